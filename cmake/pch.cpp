@@ -1,0 +1,1 @@
+// Carries the precompiled torch header; holds no code of its own.

@@ -1,0 +1,59 @@
+// redline: parses the command line, runs one command, and maps what was thrown to an exit code. The only catch in the program.
+#include <cstdio>
+#include <exception>
+
+#include "app/command.h"
+#include "app/version.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+
+using namespace redline;
+
+namespace {
+
+void add_globals(CLI::App& program, app::Globals& globals) {
+  program.add_flag("--json", globals.json, "Answer as JSON on stdout");
+  program.add_flag("-v,--verbose", globals.verbose, "Say more");
+  program.add_flag("-q,--quiet", globals.quiet, "Only warnings and errors");
+  program.add_option("--color", globals.color, "auto, always or never (NO_COLOR and TERM=dumb are obeyed)")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  program.add_option("--log-format", globals.log_format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  program.set_version_flag("--version", app::version_text);
+  program.require_subcommand(0, 1);
+  program.fallthrough();
+}
+
+int run(int argc, char** argv) {
+  CLI::App program("redline makes deep-learning training fast, and proves it.", "redline");
+  app::Globals globals;
+  add_globals(program, globals);
+  program.parse_complete_callback([&] { app::apply_globals(globals); });
+  for (app::AddCommand add : app::commands()) add(program, globals);
+  try {
+    program.parse(argc, argv);
+    if (program.get_subcommands().empty()) std::fputs(program.help().c_str(), stdout);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return program.exit(error);
+    std::fprintf(stderr, "error: %s\nRun 'redline --help' for the commands and their options.\n", printable(error.what()).c_str());
+    return static_cast<int>(ExitCode::Usage);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const Error& error) {
+    log_error(error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    log_error("Out of memory outside the tensors redline accounts for; lower num_workers, prefetch_factor or max_buffer_bytes.");
+    return static_cast<int>(ExitCode::OutOfMemory);
+  } catch (const std::exception& error) {
+    log_error(error.what());
+    return static_cast<int>(ExitCode::Failure);
+  }
+}

@@ -1,0 +1,182 @@
+// The field table: each component declares its options once, as rows, and everything else is derived from them: YAML, flags,
+// validation, "did you mean", docs/options.md, the JSON Schema, completion, the resolved dump and the tuner's search space.
+//
+// A component is a struct with defaults as member initialisers and a table:
+//   struct LoaderConfig {
+//     config::Auto<int> num_workers;
+//     static config::Table<LoaderConfig> fields();
+//   };
+// (docs/new_option.md shows a compiled example.) Members may be bool, int, int64_t, double, std::string, std::vector<T>,
+// std::optional<T> (YAML null), Auto<T> (the word `auto` until resolved), and Node (a raw subtree the component reads itself).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "config/node.h"
+
+namespace redline::config {
+
+// What a switch changes besides speed and memory (design: "switch").
+enum class Effect { Nothing, Numerics, Order, Optimisation, Model };
+const char* effect_name(Effect effect);
+
+// A value that may be left to the program. `auto` exists only in the request: resolve() must set every Auto before it is read.
+template <class T>
+class Auto {
+ public:
+  Auto() = default;
+  Auto(T value) : value_(std::move(value)) {}  // NOLINT: implicit on purpose, so that defaults read naturally
+  bool is_auto() const { return !value_.has_value(); }
+  const T& value() const { return value_.value(); }
+  T value_or(T fallback) const { return value_.value_or(std::move(fallback)); }
+  void set(T value) { value_ = std::move(value); }
+
+ private:
+  std::optional<T> value_;
+};
+
+// Another name for a field. `path` is relative to the component ("workers_per_gpu") or, with a leading dot, absolute
+// (".runner.max_iters"); a one-word absolute alias is also a bare flag (".use_amp" is `--use_amp`).
+struct Alias {
+  std::string path;
+  // Turns the alias's value into the field's; identity when empty. May throw ConfigError.
+  std::function<Node(const Node&)> convert;
+  std::string note;  // printed in docs/options.md, e.g. "counts micro-iterations"
+};
+
+struct Row {
+  std::string name;
+  std::string sentence;
+  std::string type;  // "bool", "int", "number", "string", "list", "node"; "auto|int" and "null|number" for Auto and optional
+  std::string unit;
+  std::optional<double> min, max;
+  bool min_open = false, max_open = false;
+  std::vector<std::string> choices;
+  Effect effect = Effect::Nothing;
+  bool tunable = false;
+  bool is_switch = false;  // may change speed or memory; tunable implies it
+  std::vector<Alias> aliases;
+  std::function<void(void* object, const Node& value)> set;  // throws ConfigError with the value's place
+  std::function<Node(const void* object)> get;
+};
+
+// Chained after Table::add to describe the row.
+class RowBuilder {
+ public:
+  explicit RowBuilder(Row* row) : row_(row) {}
+  RowBuilder& unit(std::string text) { row_->unit = std::move(text); return *this; }
+  RowBuilder& range(double min, double max) { row_->min = min; row_->max = max; return *this; }
+  RowBuilder& at_least(double min) { row_->min = min; return *this; }
+  RowBuilder& above(double min) { row_->min = min; row_->min_open = true; return *this; }
+  RowBuilder& choices(std::vector<std::string> words) { row_->choices = std::move(words); return *this; }
+  RowBuilder& effect(Effect effect) { row_->effect = effect; row_->is_switch = true; return *this; }
+  RowBuilder& tunable() { row_->tunable = row_->is_switch = true; return *this; }
+  RowBuilder& alias(std::string path, std::function<Node(const Node&)> convert = {}, std::string note = {}) {
+    row_->aliases.push_back({std::move(path), std::move(convert), std::move(note)});
+    return *this;
+  }
+
+ private:
+  Row* row_;
+};
+
+// Rows of one component without its C++ type; nested components are groups.
+struct Component {
+  struct Group {
+    std::string name;
+    std::string sentence;
+    std::shared_ptr<const Component> component;
+    std::function<void*(void* parent)> object;
+    // Optional groups (std::optional<T> members) exist only when the YAML has them; null clears them.
+    std::function<void(void* parent)> create, clear;
+    std::function<bool(const void* parent)> exists;
+  };
+  std::vector<std::unique_ptr<Row>> rows;
+  std::vector<Group> groups;
+  std::vector<std::string> targets;  // accepted `_target_` values (last dotted word is enough)
+  // Keys that are read and ignored because they mean nothing here (with the reason, shown in the docs); only for keys at the
+  // stated value: anything else must be implemented or refused by name.
+  struct Accepted {
+    std::string key;
+    std::vector<std::string> values;  // texts that are fine; empty = any
+    std::string reason;
+  };
+  std::vector<Accepted> accepted;
+};
+
+namespace detail {
+template <class M> void set_member(M& member, const Node& value, const Row& row);
+template <class M> Node get_member(const M& member);
+template <class M> std::string type_name();
+}  // namespace detail
+
+template <class T>
+class Table {
+ public:
+  Table() : component_(std::make_shared<Component>()) {}
+
+  template <class M>
+  RowBuilder add(std::string name, M T::*member, std::string sentence) {
+    auto row = std::make_unique<Row>();
+    Row* raw = row.get();
+    row->name = std::move(name);
+    row->sentence = std::move(sentence);
+    row->type = detail::type_name<M>();
+    row->set = [member, raw](void* object, const Node& value) {
+      detail::set_member(static_cast<T*>(object)->*member, value, *raw);
+    };
+    row->get = [member](const void* object) { return detail::get_member(static_cast<const T*>(object)->*member); };
+    component_->rows.push_back(std::move(row));
+    return RowBuilder(raw);
+  }
+
+  // A nested component with a table of its own.
+  template <class G>
+  Table& group(std::string name, G T::*member, std::string sentence = {}) {
+    Component::Group group;
+    group.name = std::move(name);
+    group.sentence = std::move(sentence);
+    group.component = G::fields().component();
+    group.object = [member](void* parent) -> void* { return &(static_cast<T*>(parent)->*member); };
+    component_->groups.push_back(std::move(group));
+    return *this;
+  }
+  template <class G>
+  Table& group(std::string name, std::optional<G> T::*member, std::string sentence = {}) {
+    Component::Group group;
+    group.name = std::move(name);
+    group.sentence = std::move(sentence);
+    group.component = G::fields().component();
+    group.object = [member](void* parent) -> void* {
+      auto& slot = static_cast<T*>(parent)->*member;
+      return slot ? &*slot : nullptr;
+    };
+    group.create = [member](void* parent) {
+      auto& slot = static_cast<T*>(parent)->*member;
+      if (!slot) slot.emplace();
+    };
+    group.clear = [member](void* parent) { (static_cast<T*>(parent)->*member).reset(); };
+    group.exists = [member](const void* parent) { return (static_cast<const T*>(parent)->*member).has_value(); };
+    component_->groups.push_back(std::move(group));
+    return *this;
+  }
+
+  Table& target(std::string name) { component_->targets.push_back(std::move(name)); return *this; }
+  Table& accept(std::string key, std::vector<std::string> values, std::string reason) {
+    component_->accepted.push_back({std::move(key), std::move(values), std::move(reason)});
+    return *this;
+  }
+  std::shared_ptr<const Component> component() const { return component_; }
+
+ private:
+  std::shared_ptr<Component> component_;
+};
+
+}  // namespace redline::config
+
+#include "config/detail/members.h"  // set_member, get_member, type_name for the supported member types

@@ -1,0 +1,49 @@
+// What happens between decoding and collation. A task may hand data a SampleTransform, so that e.g. mel features are computed and
+// cached by workers although data knows no model. Every draw comes from KeyedStream(seed, epoch, sample, operation).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "data/sample.h"
+
+namespace redline::data {
+
+struct DrawKey {
+  uint64_t seed = 0, epoch = 0;
+};
+
+// One sample at a time. Throws DataError only for a sample that cannot be used (it then counts as bad).
+class SampleTransform {
+ public:
+  virtual ~SampleTransform() = default;
+  virtual void apply(Sample& sample, const DrawKey& key) const = 0;
+  // Settings that change the result: part of the cache key. A transform that draws random numbers is never cached.
+  virtual std::string fingerprint() const = 0;
+  virtual bool random() const = 0;
+};
+
+// Mixes the samples of one group (design: mix_group), e.g. noise and other speakers; acts before any split into micro-batches.
+class GroupTransform {
+ public:
+  virtual ~GroupTransform() = default;
+  virtual void apply(std::span<Sample> group, const DrawKey& key) const = 0;
+  virtual std::string fingerprint() const = 0;
+};
+
+// How a field's rows become one array: padded along its first dimension with pad_value to the longest row (rounded up to a multiple).
+struct CollateField {
+  std::string name;
+  double pad_value = 0.0;
+  int64_t pad_to_multiple = 1;
+  std::string length_name;  // also emit I64 [B] of true lengths under this name; empty = no
+  bool optional = false;
+};
+struct CollateSpec {
+  std::vector<CollateField> fields;  // only these go into the batch
+  std::string counted_field;         // whose elements count as items / padded_items
+};
+
+}  // namespace redline::data

@@ -1,0 +1,50 @@
+// Worker-side counters: seconds per stage, samples, bytes; one slot per worker, padded against false sharing, summed by the reader.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "core/time.h"
+#include "measure/faults.h"
+#include "measure/phases.h"
+
+namespace redline::measure {
+
+struct StageTotals {
+  StageTimes ns{};
+  int64_t samples = 0, bytes_read = 0;
+};
+
+class StageClock {
+ public:
+  explicit StageClock(int num_workers);
+  StageTotals totals() const;  // any thread, while workers run
+
+  struct alignas(64) Slot {
+    std::array<std::atomic<int64_t>, kNumStages> ns{};
+    std::atomic<int64_t> samples{0}, bytes_read{0};
+  };
+  Slot& slot(int worker) { return slots_[static_cast<size_t>(worker)]; }
+
+ private:
+  std::vector<Slot> slots_;
+};
+
+class StageScope {
+ public:
+  StageScope(StageClock::Slot& slot, Stage stage) : slot_(slot), stage_(stage), begin_ns_(now_ns()) { faults::at(stage); }
+  ~StageScope() {
+    auto& total = slot_.ns[static_cast<size_t>(stage_)];
+    total.store(total.load(std::memory_order_relaxed) + now_ns() - begin_ns_, std::memory_order_relaxed);
+  }
+  StageScope(const StageScope&) = delete;
+  StageScope& operator=(const StageScope&) = delete;
+
+ private:
+  StageClock::Slot& slot_;
+  Stage stage_;
+  int64_t begin_ns_;
+};
+
+}  // namespace redline::measure

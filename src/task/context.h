@@ -1,0 +1,81 @@
+// What the runtime gives a model for one forward pass: the only source of randomness, where BatchNorm statistics go until commit, named
+// outputs for probe and predict, and the collective between ranks.
+//
+// Draws are Philox keyed by (seed, step, sample id, operation, element), so splitting a batch, another worker count or another rank
+// count draws the same numbers. Masks are regenerated in backward, not stored.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/philox.h"
+
+namespace redline::task {
+
+// Implemented in train/ranks; null when there is one rank.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  virtual torch::Tensor all_reduce_sum(const torch::Tensor& value) = 0;
+};
+
+// A running statistic update that waits for commit (design: compute, then commit).
+struct BatchNormUpdate {
+  torch::Tensor running_mean, running_var, num_batches_tracked;  // buffers of the module (the last may be undefined)
+  torch::Tensor batch_mean, batch_var_unbiased;
+  double momentum = 0.1;
+};
+
+class Context {
+ public:
+  Context(uint64_t seed, int64_t step, bool training, const std::vector<int64_t>& sample_ids)
+      : seed_(seed), step_(step), training_(training), sample_ids_(&sample_ids) {}
+
+  bool training() const { return training_; }
+  int64_t step() const { return step_; }
+  uint64_t seed() const { return seed_; }
+  const std::vector<int64_t>& sample_ids() const { return *sample_ids_; }
+
+  // Zeroes elements with probability p and scales the rest by 1/(1-p); identity when not training or p == 0. x is [B, ...] with
+  // B = sample_ids().size(). `operation` names the place in the model. An element's key is its index inside the sample, so a tensor whose
+  // inner dimensions depend on padding (e.g. [B, H, T, T]) must name them in `padded_dims`: their strides in the key are then fixed.
+  torch::Tensor dropout(const torch::Tensor& x, double p, std::string_view operation, std::vector<int64_t> padded_dims = {});
+  // Drops whole rows (stochastic depth per sample) with the same keying; scales by 1/(1-p).
+  torch::Tensor drop_path(const torch::Tensor& x, double p, std::string_view operation);
+  // [B, ...] draws; float32 on the CPU or the device of the run.
+  torch::Tensor uniform(std::vector<int64_t> shape, std::string_view operation);
+  torch::Tensor normal(std::vector<int64_t> shape, std::string_view operation);
+  // Scalar draws on the host for one sample, or one for the whole step (sample = -1).
+  KeyedStream stream(int64_t sample, std::string_view operation) const;
+
+  void defer(BatchNormUpdate update) { batch_norm_updates_.push_back(std::move(update)); }
+  std::vector<BatchNormUpdate>& batch_norm_updates() { return batch_norm_updates_; }
+
+  // Named outputs: kept only when asked for (probe, predict), so that the hot path holds no extra tensors.
+  void want_outputs(bool on) { want_outputs_ = on; }
+  bool wants_outputs() const { return want_outputs_; }
+  void output(const std::string& name, const torch::Tensor& value) {
+    if (want_outputs_) outputs_[name] = value.detach();
+  }
+  std::map<std::string, torch::Tensor>& outputs() { return outputs_; }
+
+  Collective* collective = nullptr;
+
+ private:
+  uint64_t seed_;
+  int64_t step_;
+  bool training_;
+  const std::vector<int64_t>* sample_ids_;
+  bool want_outputs_ = false;
+  std::vector<BatchNormUpdate> batch_norm_updates_;
+  std::map<std::string, torch::Tensor> outputs_;
+};
+
+}  // namespace redline::task

@@ -1,0 +1,36 @@
+// The tasks this program knows: an explicit list on an object, filled by app (models/register.h). A duplicate name is an error; an
+// unknown name's error lists the known ones.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/node.h"
+#include "task/task.h"
+
+namespace redline::task {
+
+struct TaskEntry {
+  std::string name;
+  std::string sentence;
+  std::function<std::unique_ptr<TaskConfig>()> make_config;
+  // True when a file without `task:` is this task's (e.g. by NeMo's `_target_`s); may be empty.
+  std::function<bool(const config::Node& request)> recognises;
+  // Names of the reference project <-> ours, for `redline convert`; identity when empty.
+  std::function<std::string(const std::string& reference_name)> from_reference_name;
+};
+
+class Registry {
+ public:
+  void add(TaskEntry entry);                             // throws InternalError on a duplicate
+  const TaskEntry& find(const std::string& name) const;  // throws ConfigError listing the known names
+  const TaskEntry* recognise(const config::Node& request) const;
+  const std::vector<TaskEntry>& entries() const { return entries_; }
+
+ private:
+  std::vector<TaskEntry> entries_;
+};
+
+}  // namespace redline::task

@@ -1,0 +1,103 @@
+// The contract between a model and the runtime. The runtime (train, tune, doctor) knows only this.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/fields.h"
+#include "config/job.h"
+#include "core/machine_facts.h"
+#include "data/transform.h"
+#include "task/batch.h"
+#include "task/context.h"
+
+namespace redline::task {
+
+// A loss that averages over `weight` items (sequences, masked frames, images). Accumulation sums value * weight over micro-batches and
+// divides once by the total weight, so it equals the large batch. weight 0 is allowed (nothing to learn from): value must be 0 then.
+struct Loss {
+  torch::Tensor value;   // scalar, float32, needs grad in training
+  torch::Tensor weight;  // scalar, float32
+  std::map<std::string, torch::Tensor> metrics;  // detached scalars, averaged with the same weight; names in metrics()
+};
+
+struct ParameterGroup {
+  std::string name;
+  std::vector<std::string> parameters;  // names in module().named_parameters()
+  double lr_scale = 1.0;
+  std::optional<double> weight_decay;  // default: the optimiser's
+};
+
+struct MetricInfo {
+  std::string name, unit, sentence;
+};
+
+// Looks at the model every so often (e.g. the posterior-collapse monitor); its cost is the Monitor phase.
+class Monitor {
+ public:
+  virtual ~Monitor() = default;
+  virtual int64_t update_every_steps() const = 0;
+  virtual int64_t plot_every_steps() const = 0;
+  // After a committed step, with what the task kept from its last forward. Returns metrics to record.
+  virtual std::map<std::string, double> update(int64_t step) = 0;
+  // Files written into `directory` (SVG or PNG); returns their paths.
+  virtual std::vector<std::string> plot(int64_t step, const std::string& directory) = 0;
+  virtual std::string state_json() const { return "{}"; }  // for checkpoints
+  virtual void load_state_json(const std::string&) {}
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  // Parameters and buffers under the reference project's names.
+  virtual torch::nn::Module& module() = 0;
+  virtual BatchSchema schema() const = 0;
+  // Training and validation forward; ctx.training() tells which. Outputs (ctx.output) under the fixture's names.
+  virtual Loss loss(const Batch& batch, Context& ctx) = 0;
+  // What `redline predict` writes, e.g. embeddings; default: the outputs of loss().
+  virtual std::map<std::string, torch::Tensor> predict(const Batch& batch, Context& ctx);
+  virtual std::vector<MetricInfo> metrics() const { return {}; }
+  // Whole-set validation metrics that are not means over batches (IoU, active units): fed by loss() in validation, read here, reset.
+  virtual std::map<std::string, double> finish_validation() { return {}; }
+
+  virtual std::vector<ParameterGroup> parameter_groups() const { return {}; }  // empty: one group, all parameters
+  // True when layers look across the batch: then the micro-batch size counts as `optimisation`.
+  virtual bool batch_statistics() const { return false; }
+  // Floating-point operations of forward + backward for one sample of the given length (plan units).
+  virtual double flops_per_sample(double length) const = 0;
+  // A deterministic batch of the longest samples allowed, for probing memory.
+  virtual Batch worst_case_batch(int64_t batch_size) const = 0;
+
+  // How data should prepare samples for this task.
+  virtual data::CollateSpec collate() const = 0;
+  virtual std::shared_ptr<data::SampleTransform> sample_transform() const { return nullptr; }
+  virtual std::shared_ptr<data::GroupTransform> group_transform() const { return nullptr; }
+  // The data format the task reads by default: "audio", "parquet", "images", "tensors".
+  virtual std::string source_kind() const = 0;
+
+  virtual std::unique_ptr<Monitor> monitor() { return nullptr; }
+  // Called after a committed step (KL schedules and the like advance here, never in loss()).
+  virtual void committed(int64_t step) { (void)step; }
+  // Task state beyond parameters and buffers, for checkpoints.
+  virtual std::string state_json() const { return "{}"; }
+  virtual void load_state_json(const std::string&) {}
+  // True for image tasks whose module should be channels-last when trainer.channels_last is on.
+  virtual bool supports_channels_last() const { return false; }
+};
+
+// A task's own configuration: the `model` section and whatever else it owns. Made before reading the file, so that the schema is known.
+class TaskConfig {
+ public:
+  virtual ~TaskConfig() = default;
+  virtual void add_sections(config::Schema& schema) = 0;
+  virtual void resolve(const MachineFacts& machine) { (void)machine; }
+  // Draws initial weights from `seed` alone.
+  virtual std::unique_ptr<Task> build(uint64_t seed) const = 0;
+};
+
+}  // namespace redline::task
