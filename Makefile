@@ -1,0 +1,45 @@
+# Two commands matter: `make demo` and `make test`. Each does everything on a fresh Debian 12 machine.
+# UNITY=0 builds file by file; BUILD=dir chooses another build directory.
+BUILD ?= build
+UNITY ?= 1
+JOBS ?= $(shell nproc)
+SHELL := /bin/bash
+
+.PHONY: help setup venv configure build demo test test-slow bench format docs clean
+
+help:            ## this list
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | awk -F: '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup venv:      ## install missing packages and the pinned wheels
+	@tools/setup
+
+configure: setup
+	@[ -f $(BUILD)/build.ninja ] && grep -q 'REDLINE_UNITY:BOOL=$(if $(filter 1,$(UNITY)),ON,OFF)' $(BUILD)/CMakeCache.txt || \
+	  cmake -G Ninja -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release -DREDLINE_UNITY=$(if $(filter 1,$(UNITY)),ON,OFF) > $(BUILD).configure.log 2>&1 || \
+	  { tail -n 20 $(BUILD).configure.log; exit 1; }; rm -f $(BUILD).configure.log
+
+build: configure ## build/redline and the tests
+	@ninja -C $(BUILD) -j$(JOBS)
+
+demo: build      ## see redline work
+	@tools/demo $(BUILD)
+
+test: build      ## all tests that run within minutes
+	@tools/slowest_files $(BUILD)
+	@cd $(BUILD) && ctest --output-on-failure -j$(JOBS)
+
+test-slow: build ## the long campaigns: kills, fuzzing, training curves, the build without unity batches
+	@cd $(BUILD) && REDLINE_SLOW=1 ctest --output-on-failure --timeout 7200
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)-plain UNITY=0 build
+
+bench: build     ## measure against the peers; writes bench/results
+	@bench/run $(BUILD)
+
+format:          ## format all C++ files
+	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i
+
+docs: build      ## regenerate docs/options.md, docs/metrics.md and docs/guides.md
+	@tools/generate_docs $(BUILD)
+
+clean:           ## remove the build
+	@rm -rf $(BUILD) $(BUILD)-plain
