@@ -1,0 +1,95 @@
+"""The house keeps its order: rooms, format, sizes, documents in step. Each check has a control that must fail."""
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(*words):
+    return subprocess.run([str(w) for w in words], capture_output=True, text=True, cwd=ROOT)
+
+
+def sources():
+    return [p for p in (ROOT / "src").rglob("*") if p.suffix in (".h", ".cpp")]
+
+
+def test_rooms():
+    done = run(ROOT / "tools/check_rooms")
+    assert done.returncode == 0, done.stdout
+
+
+def room_copy(tmp_path, edit):
+    for room in (ROOT / "src").iterdir():
+        (tmp_path / "src" / room.name).mkdir(parents=True)
+    shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    edit(tmp_path)
+    return run(ROOT / "tools/check_rooms", tmp_path)
+
+
+def test_rooms_control_include(tmp_path):
+    done = room_copy(tmp_path, lambda d: (d / "src/core/x.h").write_text('#include "train/loop.h"\n'))
+    assert done.returncode == 1 and "core may not include train" in done.stdout
+
+
+def test_rooms_control_link(tmp_path):
+    def edit(d):
+        (d / "src/core/x.h").write_text("\n")
+        (d / "src/core/CMakeLists.txt").write_text("redline_room(core LIBRARIES redline_train)\n")
+    done = room_copy(tmp_path, edit)
+    assert done.returncode == 1 and "core may not link train" in done.stdout
+
+
+def test_rooms_control_torch(tmp_path):
+    done = room_copy(tmp_path, lambda d: (d / "src/measure/x.h").write_text("#include <torch/torch.h>\n"))
+    assert done.returncode == 1 and "no torch header" in done.stdout
+
+
+def test_format():
+    done = run(ROOT / "tools/check_format")
+    assert done.returncode == 0, done.stdout
+
+
+def test_sizes():
+    lines = sorted((len(p.read_text().splitlines()), p.relative_to(ROOT)) for p in sources())
+    counts = [n for n, _ in lines]
+    print(f"{len(counts)} files, median {statistics.median(counts)}, 90th percentile {counts[int(0.9 * len(counts))]}, largest {lines[-1]}")
+    assert statistics.median(counts) < 150
+    assert counts[int(0.9 * (len(counts) - 1))] < 400, [str(p) for n, p in lines if n >= 400]
+    assert counts[-1] <= 800, lines[-1]
+    assert len((ROOT / "src/app/main.cpp").read_text().splitlines()) < 100
+
+
+def commands_in(path):
+    blocks = re.findall(r"```(?:sh|bash)\n(.*?)```", (ROOT / path).read_text(encoding="utf-8"), re.S)
+    return [line.split("#")[0].strip() for block in blocks for line in block.splitlines() if line.split("#")[0].strip()]
+
+
+def test_readmes_have_the_same_commands():
+    english, chinese = commands_in("README.md"), commands_in("README.zh-CN.md")
+    assert english and english == chinese
+
+
+def test_links_in_documents_exist():
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
+            assert (document.parent / target).exists(), f"{document.name} points at {target}"
+
+
+def test_room_table_of_the_architecture_is_the_checked_one():
+    table = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", (ROOT / "ARCHITECTURE.md").read_text(), re.M))
+    rooms = dict(line.split(":") for line in (ROOT / "tools/rooms.txt").read_text().splitlines() if line and line[0] != "#")
+    assert set(table) == set(rooms)
+    for room, allowed in rooms.items():
+        assert re.findall(r"\w+", table[room]) == (allowed.split() or []) or table[room].strip() == "-", room
+
+
+def test_models_draw_only_from_the_context():
+    forbidden = re.compile(r"torch::(dropout|rand\w*|normal|bernoulli|multinomial)\b|at::(dropout|rand\w*|bernoulli)\b|\bDefaultCPUGenerator|nn::Dropout")
+    assert forbidden.search("torch::dropout(x)")
+    for path in (ROOT / "src/models").rglob("*"):
+        if path.suffix in (".h", ".cpp") and not path.name.endswith("_test.cpp"):
+            found = forbidden.search(re.sub(r"//.*", "", path.read_text()))
+            assert not found, f"{path.relative_to(ROOT)}: {found.group(0)}"
