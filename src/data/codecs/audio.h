@@ -1,0 +1,54 @@
+// Decodes WAV and FLAC held in memory into float audio: cut, mixed down and resampled in one call. Everything a file
+// can get wrong comes back as a BadSample with one sentence; nothing is allocated from a header's word alone. Threads:
+// all functions may be called from any thread; the FLAC decoder object and scratch memory are per thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "data/array.h"
+#include "data/source.h"
+
+namespace redline::data {
+
+enum class AudioFormat : uint8_t { Wav, Flac };
+
+struct AudioInfo {
+  AudioFormat format = AudioFormat::Wav;
+  int32_t rate = 0;
+  int32_t channels = 0;
+  int64_t frames = -1;  // -1: the header does not say (streamed FLAC); decode to know
+  double seconds() const { return frames < 0 ? -1.0 : static_cast<double>(frames) / rate; }
+};
+
+inline constexpr int32_t kMixDown = -1;
+
+struct AudioRequest {
+  double offset_seconds = 0.0;
+  double duration_seconds = 0.0;          // <= 0: to the end; a longer wish than the file gives what is there
+  int32_t target_rate = 0;                // 0: keep the file's rate
+  bool allow_resample = true;             // false: another rate than target_rate is a bad sample
+  bool mono = true;                       // false: all channels, [C, L]
+  int32_t channel = kMixDown;             // with mono: average of all channels, or this one
+  int64_t max_frames = int64_t{1} << 28;  // of the result per channel; more is refused before allocating
+};
+
+struct Audio {
+  Array samples;  // F32 [L] (mono) or [C, L]; finite
+  int32_t rate = 0;
+  int32_t source_rate = 0;
+};
+
+using AudioResult = std::variant<Audio, BadSample>;
+using AudioInfoResult = std::variant<AudioInfo, BadSample>;
+
+// `name` is how the user knows the sample; it goes into the BadSample only.
+AudioResult decode_audio(std::span<const std::byte> bytes, const std::string& name, const AudioRequest& request);
+
+// Headers only: `head` is the start of the file (64 KiB is plenty) and `file_bytes` its whole size.
+AudioInfoResult probe_audio(std::span<const std::byte> head, uint64_t file_bytes, const std::string& name);
+
+}  // namespace redline::data

@@ -1,0 +1,47 @@
+// Decodes JPEG and PNG held in memory to 8-bit RGB, cut and resized in the same call when asked. `exact` decodes the
+// whole picture and resizes it as Pillow does; `fast` lets the JPEG decoder shrink while decoding and use its cheaper
+// transforms (changes numerics). Header dimensions are checked before anything is allocated. EXIF orientation is
+// ignored, as Pillow's open() does. Threads: any; the TurboJPEG handle and scratch memory are per thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "data/array.h"
+#include "data/codecs/image_resize.h"
+#include "data/source.h"
+
+namespace redline::data {
+
+enum class ImageFormat : uint8_t { Jpeg, Png };
+enum class ImageDecode : uint8_t { Exact, Fast };
+
+struct ImageInfo {
+  ImageFormat format = ImageFormat::Jpeg;
+  int32_t width = 0, height = 0;
+};
+
+struct ImageRequest {
+  ImageDecode decode = ImageDecode::Exact;
+  std::optional<ResizeRequest> resize;    // box in pixels of the stored picture
+  int64_t max_pixels = int64_t{1} << 28;  // of the stored picture; larger headers are refused
+};
+
+using ImageResult = std::variant<Array, BadSample>;  // U8 [H, W, 3]
+using ImageInfoResult = std::variant<ImageInfo, BadSample>;
+using ImageStatus = std::optional<BadSample>;
+
+ImageInfoResult probe_image(std::span<const std::byte> bytes, const std::string& name);
+ImageResult decode_image(std::span<const std::byte> bytes, const std::string& name, const ImageRequest& request);
+
+// Decode, crop, resize, flip and normalise in one go into a row of a batch: `out` is F32 [3, height, width] of
+// request.resize.
+ImageStatus decode_image_normalized(std::span<const std::byte> bytes, const std::string& name,
+                                    const ImageRequest& request, const Normalization& normalization,
+                                    std::span<float> out);
+
+}  // namespace redline::data
