@@ -1,8 +1,8 @@
-// What the runtime gives a model for one forward pass: the only source of randomness, where BatchNorm statistics go until commit, named
-// outputs for probe and predict, and the collective between ranks.
+// What the runtime gives a model for one forward pass: the only source of randomness, where BatchNorm statistics go
+// until commit, named outputs for probe and predict, and the collective between ranks.
 //
-// Draws are Philox keyed by (seed, step, sample id, operation, element), so splitting a batch, another worker count or another rank
-// count draws the same numbers. Masks are regenerated in backward, not stored.
+// Draws are Philox keyed by (seed, step, sample id, operation, element), so splitting a batch, another worker count or
+// another rank count draws the same numbers. Masks are regenerated in backward, not stored.
 #pragma once
 
 #include <torch/torch.h>
@@ -43,15 +43,19 @@ class Context {
   uint64_t seed() const { return seed_; }
   const std::vector<int64_t>& sample_ids() const { return *sample_ids_; }
 
-  // Zeroes elements with probability p and scales the rest by 1/(1-p); identity when not training or p == 0. x is [B, ...] with
-  // B = sample_ids().size(). `operation` names the place in the model. An element's key is its index inside the sample, so a tensor whose
-  // inner dimensions depend on padding (e.g. [B, H, T, T]) must name them in `padded_dims`: their strides in the key are then fixed.
-  torch::Tensor dropout(const torch::Tensor& x, double p, std::string_view operation, std::vector<int64_t> padded_dims = {});
+  // Zeroes elements with probability p and scales the rest by 1/(1-p); identity when not training or p == 0. p is
+  // rounded to the nearest 1/65536 (16 random bits per element). x is [B, ...] with B = sample_ids().size(), or [B * k,
+  // ...] with k consecutive rows per sample (cameras, windows). `operation` names the place in the model: two uses of
+  // one name in one pass draw the same numbers. An element's key is its index inside the sample, so a tensor whose
+  // inner dimensions depend on padding (e.g. [B, H, T, T]) must name them in `padded_dims`: their strides in the key
+  // are then fixed. Dimension 1 of [B, T, C] needs no mention, [B, C, T] needs {2}.
+  torch::Tensor dropout(const torch::Tensor& x, double p, std::string_view operation,
+                        std::vector<int64_t> padded_dims = {});
   // Drops whole rows (stochastic depth per sample) with the same keying; scales by 1/(1-p).
   torch::Tensor drop_path(const torch::Tensor& x, double p, std::string_view operation);
   // [B, ...] draws; float32 on the CPU or the device of the run.
-  torch::Tensor uniform(std::vector<int64_t> shape, std::string_view operation);
-  torch::Tensor normal(std::vector<int64_t> shape, std::string_view operation);
+  torch::Tensor uniform(std::vector<int64_t> shape, std::string_view operation, std::vector<int64_t> padded_dims = {});
+  torch::Tensor normal(std::vector<int64_t> shape, std::string_view operation, std::vector<int64_t> padded_dims = {});
   // Scalar draws on the host for one sample, or one for the whole step (sample = -1).
   KeyedStream stream(int64_t sample, std::string_view operation) const;
 
@@ -67,6 +71,7 @@ class Context {
   std::map<std::string, torch::Tensor>& outputs() { return outputs_; }
 
   Collective* collective = nullptr;
+  torch::Device device = torch::kCPU;  // where uniform and normal put their draws
 
  private:
   uint64_t seed_;

@@ -1,5 +1,5 @@
-// The tasks this program knows: an explicit list on an object, filled by app (models/register.h). A duplicate name is an error; an
-// unknown name's error lists the known ones.
+// The tasks this program knows: an explicit list on an object, filled by app (models/register.h). A duplicate name is
+// an error; an unknown name's error lists the known ones.
 #pragma once
 
 #include <functional>

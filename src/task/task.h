@@ -18,11 +18,12 @@
 
 namespace redline::task {
 
-// A loss that averages over `weight` items (sequences, masked frames, images). Accumulation sums value * weight over micro-batches and
-// divides once by the total weight, so it equals the large batch. weight 0 is allowed (nothing to learn from): value must be 0 then.
+// A loss that averages over `weight` items (sequences, masked frames, images). Accumulation sums value * weight over
+// micro-batches and divides once by the total weight, so it equals the large batch. weight 0 is allowed (nothing to
+// learn from): value must be 0 then.
 struct Loss {
-  torch::Tensor value;   // scalar, float32, needs grad in training
-  torch::Tensor weight;  // scalar, float32
+  torch::Tensor value;                           // scalar, float32, needs grad in training
+  torch::Tensor weight;                          // scalar, float32
   std::map<std::string, torch::Tensor> metrics;  // detached scalars, averaged with the same weight; names in metrics()
 };
 
@@ -62,7 +63,8 @@ class Task {
   // What `redline predict` writes, e.g. embeddings; default: the outputs of loss().
   virtual std::map<std::string, torch::Tensor> predict(const Batch& batch, Context& ctx);
   virtual std::vector<MetricInfo> metrics() const { return {}; }
-  // Whole-set validation metrics that are not means over batches (IoU, active units): fed by loss() in validation, read here, reset.
+  // Whole-set validation metrics that are not means over batches (IoU, active units): fed by loss() in validation, read
+  // here, reset.
   virtual std::map<std::string, double> finish_validation() { return {}; }
 
   virtual std::vector<ParameterGroup> parameter_groups() const { return {}; }  // empty: one group, all parameters
@@ -90,7 +92,8 @@ class Task {
   virtual bool supports_channels_last() const { return false; }
 };
 
-// A task's own configuration: the `model` section and whatever else it owns. Made before reading the file, so that the schema is known.
+// A task's own configuration: the `model` section and whatever else it owns. Made before reading the file, so that the
+// schema is known.
 class TaskConfig {
  public:
   virtual ~TaskConfig() = default;

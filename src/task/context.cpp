@@ -1,0 +1,94 @@
+// Keyed draws for models. All work is in keyed_random and keyed_dropout; here a shape and a name become an address.
+#include "task/context.h"
+
+#include <ATen/Parallel.h>
+
+#include "core/check.h"
+#include "core/hash.h"
+#include "task/keyed_dropout.h"
+#include "task/keyed_random.h"
+
+namespace redline::task {
+
+namespace {
+
+// [B, ...] stays, [B * k, ...] becomes [B, k, ...] with the padded dimensions counted accordingly.
+std::vector<int64_t> rows_of_samples(at::IntArrayRef sizes, int64_t samples, std::vector<int64_t>& padded_dims) {
+  REDLINE_CHECK(!sizes.empty() && samples > 0 && sizes[0] % samples == 0,
+                "a keyed draw has one row, or k consecutive rows, per sample of the batch");
+  std::vector<int64_t> shape = sizes.vec();
+  if (sizes[0] == samples) return shape;
+  shape[0] = sizes[0] / samples;
+  shape.insert(shape.begin(), samples);
+  for (int64_t& dim : padded_dims)
+    if (dim >= 0) ++dim;
+  return shape;
+}
+
+using RunFunction = void (*)(PhiloxKey, uint64_t, uint64_t, int64_t, float*, RandomPath);
+
+torch::Tensor draw_tensor(const std::vector<int64_t>& shape, std::vector<int64_t> padded_dims,
+                          const std::vector<int64_t>& ids, PhiloxKey key, RunFunction draw) {
+  torch::Tensor out = torch::empty(shape, torch::kFloat32);
+  const KeyLayout layout(rows_of_samples(shape, static_cast<int64_t>(ids.size()), padded_dims), padded_dims);
+  const int64_t length = layout.run_length(), runs = layout.runs_per_row();
+  if (length == 0 || runs == 0) return out;
+  float* values = out.mutable_data_ptr<float>();
+  constexpr int64_t kStretch = 4096;
+  const int64_t pieces = (length + kStretch - 1) / kStretch;
+  at::parallel_for(0, layout.rows() * runs * pieces, std::max<int64_t>(1, kStretch / std::min(length, kStretch)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t unit = begin; unit < end; ++unit) {
+                       const int64_t run = unit / pieces, offset = unit % pieces * kStretch;
+                       draw(key, static_cast<uint64_t>(ids[static_cast<size_t>(run / runs)]),
+                            layout.run_key(run % runs) + static_cast<uint64_t>(offset),
+                            std::min(kStretch, length - offset), values + run * length + offset, best_random_path());
+                     }
+                   });
+  return out;
+}
+
+}  // namespace
+
+torch::Tensor Context::dropout(const torch::Tensor& x, double p, std::string_view operation,
+                               std::vector<int64_t> padded_dims) {
+  if (!training_ || p == 0.0 || x.numel() == 0) return x;
+  REDLINE_CHECK(p > 0.0 && p <= 1.0, "dropout's p lies in [0, 1]");
+  if (p == 1.0) return x * 0.0;
+  const auto samples = static_cast<int64_t>(sample_ids_->size());
+  const KeyLayout layout(rows_of_samples(x.sizes(), samples, padded_dims), padded_dims);
+  auto mask = std::make_shared<DropoutMask>(
+      DropoutMask{operation_key(seed_, step_, operation), dropout_threshold(p), *sample_ids_, layout});
+  if (mask->threshold == 0) return x;
+  return keyed_dropout(x, std::move(mask));
+}
+
+torch::Tensor Context::drop_path(const torch::Tensor& x, double p, std::string_view operation) {
+  if (!training_ || p == 0.0 || x.numel() == 0) return x;
+  REDLINE_CHECK(p > 0.0 && p <= 1.0, "drop_path's p lies in [0, 1]");
+  if (p == 1.0) return x * 0.0;
+  const torch::Tensor draws =
+      draw_tensor({x.size(0)}, {}, *sample_ids_, operation_key(seed_, step_, operation), uniform_run);
+  torch::Tensor keep = draws.ge(p).to(torch::kFloat32).mul_(1.0 / (1.0 - p));
+  std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
+  shape[0] = x.size(0);
+  return x * keep.view(shape).to(x.options());
+}
+
+torch::Tensor Context::uniform(std::vector<int64_t> shape, std::string_view operation,
+                               std::vector<int64_t> padded_dims) {
+  return draw_tensor(shape, std::move(padded_dims), *sample_ids_, operation_key(seed_, step_, operation), uniform_run)
+      .to(device);
+}
+
+torch::Tensor Context::normal(std::vector<int64_t> shape, std::string_view operation,
+                              std::vector<int64_t> padded_dims) {
+  return draw_tensor(shape, std::move(padded_dims), *sample_ids_, operation_key(seed_, step_, operation), normal_run)
+      .to(device);
+}
+
+KeyedStream Context::stream(int64_t sample, std::string_view operation) const {
+  return {seed_, static_cast<uint64_t>(step_), static_cast<uint64_t>(sample), hash64(operation)};
+}
+
+}  // namespace redline::task

@@ -1,0 +1,30 @@
+// Dropout whose mask is a function of (key, sample, element): regenerated in backward instead of stored, equal however
+// the batch is split. One 16-bit draw per element, so p is rounded to the nearest 1/65536 (and the kept values are
+// scaled by 1/(1 - that)).
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+
+#include "task/keyed_random.h"
+
+namespace redline::task {
+
+struct DropoutMask {
+  PhiloxKey key;
+  uint32_t threshold = 0;  // an element is dropped when its 16 bits are below this; 0..65535
+  std::vector<int64_t> sample_ids;
+  KeyLayout layout;
+  float scale() const { return 65536.0f / static_cast<float>(65536 - threshold); }
+};
+// p in [0, 1); 65536 p, rounded, at most 65535.
+uint32_t dropout_threshold(double p);
+
+// x * mask * scale without autograd, same shape and memory format. Floating types on the CPU; other devices get the
+// mask from here.
+torch::Tensor apply_dropout_mask(const torch::Tensor& x, const DropoutMask& mask, RandomPath path);
+// The same with a backward that draws the mask again.
+torch::Tensor keyed_dropout(const torch::Tensor& x, std::shared_ptr<const DropoutMask> mask);
+
+}  // namespace redline::task
