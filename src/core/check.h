@@ -8,7 +8,7 @@ namespace redline {
 [[noreturn]] void check_failed(const char* condition, std::string_view why, const char* file, int line);
 }  // namespace redline
 
-#define REDLINE_CHECK(condition, why)                                            \
-  do {                                                                           \
+#define REDLINE_CHECK(condition, why)                                               \
+  do {                                                                              \
     if (!(condition)) ::redline::check_failed(#condition, why, __FILE__, __LINE__); \
   } while (false)

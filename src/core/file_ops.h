@@ -1,6 +1,6 @@
-// The only door to durable writes. Everything that must survive a crash (checkpoints, cards, caches) goes through FileOps, so that
-// tests can record each operation, replay every crash state, and inject errors at any of them.
-// fsync is never retried on the same descriptor: after a failure the kernel may have dropped the pages.
+// The only door to durable writes. Everything that must survive a crash (checkpoints, cards, caches) goes through
+// FileOps, so that tests can record each operation, replay every crash state, and inject errors at any of them. fsync
+// is never retried on the same descriptor: after a failure the kernel may have dropped the pages.
 #pragma once
 
 #include <cstddef>

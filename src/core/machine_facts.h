@@ -15,8 +15,8 @@ struct GpuFacts {
 
 struct MachineFacts {
   std::string cpu_model;
-  int logical_cpus = 1;       // of the machine
-  int allowed_cpus = 1;       // affinity and cgroup quota, rounded down, at least 1
+  int logical_cpus = 1;           // of the machine
+  int allowed_cpus = 1;           // affinity and cgroup quota, rounded down, at least 1
   double cgroup_cpu_quota = 0.0;  // cores; 0 = none
   int numa_nodes = 1;
   bool avx2 = false, avx512f = false, avx512_bf16 = false, avx512_fp16 = false, amx_bf16 = false, amx_int8 = false;
@@ -28,7 +28,8 @@ struct MachineFacts {
   bool has_cuda = false;
   bool can_pin_memory = false;
 
-  // Measured rates (redline machine): GEMM and convolution in GFLOP/s, memory and disk in GB/s, elementwise in G elements/s.
+  // Measured rates (redline machine): GEMM and convolution in GFLOP/s, memory and disk in GB/s, elementwise in G
+  // elements/s.
   double gemm_fp32_gflops = 0, gemm_bf16_gflops = 0, gemm_fp16_gflops = 0;
   double conv_fp32_gflops = 0, conv_bf16_gflops = 0, conv_fp16_gflops = 0;
   double memory_gb_per_second = 0, elementwise_g_per_second = 0;

@@ -1,5 +1,5 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11), keyed so that a draw depends only on what it is for
-// (seed, epoch, sample, operation, element) and never on the thread, worker or rank that makes it.
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11), keyed so that a draw depends only on what it is
+// for (seed, epoch, sample, operation, element) and never on the thread, worker or rank that makes it.
 #pragma once
 
 #include <array>
@@ -18,17 +18,18 @@ PhiloxBlock philox4x32_10(PhiloxBlock counter, PhiloxKey key);
 // Mixes the parts of an identity into a 64-bit key (SplitMix64 finaliser over a running state; order matters).
 uint64_t mix_key(uint64_t a, uint64_t b);
 
-// A stream of draws for one (seed, epoch, sample, operation). Cheap to construct; copy freely; not shared between threads.
+// A stream of draws for one (seed, epoch, sample, operation). Cheap to construct; copy freely; not shared between
+// threads.
 class KeyedStream {
  public:
   KeyedStream(uint64_t seed, uint64_t epoch, uint64_t sample, uint64_t operation);
 
   uint32_t next_u32();
   uint64_t next_u64();
-  double uniform();                            // [0, 1), 53 bits
-  double uniform(double lo, double hi);        // [lo, hi)
+  double uniform();                             // [0, 1), 53 bits
+  double uniform(double lo, double hi);         // [lo, hi)
   int64_t uniform_int(int64_t lo, int64_t hi);  // [lo, hi], unbiased; requires lo <= hi
-  double normal();                             // Box-Muller
+  double normal();                              // Box-Muller
 
  private:
   PhiloxKey key_;

@@ -17,19 +17,28 @@ bool starts_with(std::string_view text, std::string_view prefix);
 bool ends_with(std::string_view text, std::string_view suffix);
 std::string to_lower(std::string_view text);
 
-// Control characters (C0, DEL, C1, also as UTF-8) become \xNN, invalid UTF-8 bytes too: file names and configs are not trusted.
+// Control characters (C0, DEL, C1, also as UTF-8) become \xNN, so do invalid UTF-8 bytes and the marks that reorder
+// text (U+202E and its kin): file names and configs are not trusted.
 std::string printable(std::string_view text);
+
+// Insertions, deletions, substitutions and swaps of neighbours (optimal string alignment) that turn one word into the
+// other.
+size_t edit_distance(std::string_view a, std::string_view b);
+
+// A JSON string with its quotes; invalid UTF-8 becomes U+FFFD, so that the result always parses.
+std::string json_quote(std::string_view text);
 
 // The candidate nearest to `word` by edit distance, if near enough to be a likely slip.
 std::optional<std::string> did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
-std::string format_bytes(uint64_t bytes);      // "1.5 GiB"
-std::string format_seconds(double seconds);    // "350 us", "1.25 s", "2 h 05 min"
-std::string format_count(double value);        // "12.3 k"
-std::optional<uint64_t> parse_bytes(std::string_view text);     // "8GiB", "512 MB", "1024"
-std::optional<double> parse_seconds(std::string_view text);     // "180s", "3m", "1h30m", "00:10:00:00" (Lightning DD:HH:MM:SS)
+std::string format_bytes(uint64_t bytes);                    // "1.5 GiB"
+std::string format_seconds(double seconds);                  // "350 us", "1.25 s", "2 h 05 min"
+std::string format_count(double value);                      // "12.3 k"
+std::optional<uint64_t> parse_bytes(std::string_view text);  // "8GiB", "512 MB", "1024"
+std::optional<double> parse_seconds(
+    std::string_view text);  // "180s", "3m", "1h30m", "00:10:00:00" (Lightning DD:HH:MM:SS)
 std::optional<int64_t> parse_int(std::string_view text);
 std::optional<double> parse_double(std::string_view text);
-std::string format_double(double value);       // shortest text that reads back equal
+std::string format_double(double value);  // shortest text that reads back equal
 
 }  // namespace redline
