@@ -1,0 +1,107 @@
+#include "doctor/ceilings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace redline::doctor {
+
+const char* experiment_name(ExperimentKind kind) {
+  switch (kind) {
+    case ExperimentKind::AsIs:
+      return "as_is";
+    case ExperimentKind::ReplayBatch:
+      return "replay_batch";
+    case ExperimentKind::LoaderOnly:
+      return "loader_only";
+    case ExperimentKind::WarmRead:
+      return "warm_read";
+    case ExperimentKind::ColdRead:
+      return "cold_read";
+    case ExperimentKind::NoLogging:
+      return "no_logging";
+    case ExperimentKind::NoValidation:
+      return "no_validation";
+    case ExperimentKind::NoMonitor:
+      return "no_monitor";
+    case ExperimentKind::NoCheckpoint:
+      return "no_checkpoint";
+  }
+  return "?";
+}
+
+std::vector<Experiment> wanted_experiments(const Settings& settings, const Observation& seen) {
+  std::vector<Experiment> wanted = {
+      {ExperimentKind::AsIs, "the job as it is"},
+      {ExperimentKind::ReplayBatch, "batches kept in memory: a loader that costs nothing"},
+      {ExperimentKind::LoaderOnly, "no training: what the loader can deliver"}};
+  if (!settings.cache && seen.stage(measure::Stage::Read) > 0.02 * seen.step_seconds) {
+    wanted.push_back({ExperimentKind::WarmRead, "files in the page cache: decoding without the disk"});
+    wanted.push_back({ExperimentKind::ColdRead, "files dropped from the page cache: what the disk costs"});
+  }
+  const auto fires = [&](measure::Phase phase) { return seen.phase(phase).occurrences > 0; };
+  if (fires(measure::Phase::Log)) wanted.push_back({ExperimentKind::NoLogging, "no log lines, no event files"});
+  if (fires(measure::Phase::Validate)) wanted.push_back({ExperimentKind::NoValidation, "no validation"});
+  if (fires(measure::Phase::Monitor)) wanted.push_back({ExperimentKind::NoMonitor, "no monitor"});
+  if (fires(measure::Phase::Checkpoint)) wanted.push_back({ExperimentKind::NoCheckpoint, "no checkpoints"});
+  return wanted;
+}
+
+namespace {
+
+std::string ceiling_sentence(ExperimentKind kind, double at_most, double gain) {
+  const std::string most = fmt::format("{:+.1f} %", 100 * at_most);
+  switch (kind) {
+    case ExperimentKind::ReplayBatch:
+      return fmt::format("Even an infinitely fast loader gives at most {}.", most);
+    case ExperimentKind::LoaderOnly:
+      return fmt::format("The loader alone runs {:.1f} times as fast as the whole job.", 1 + gain);
+    case ExperimentKind::WarmRead:
+      return fmt::format("Data already in memory gives at most {}.", most);
+    case ExperimentKind::ColdRead:
+      return fmt::format("Reading from the disk instead of the page cache changes speed by {:+.1f} %.", 100 * gain);
+    case ExperimentKind::NoLogging:
+      return fmt::format("Even free logging gives at most {}.", most);
+    case ExperimentKind::NoValidation:
+      return fmt::format("Without any validation the gain is at most {}.", most);
+    case ExperimentKind::NoMonitor:
+      return fmt::format("Without the monitor the gain is at most {}.", most);
+    case ExperimentKind::NoCheckpoint:
+      return fmt::format("Without checkpoints the gain is at most {}.", most);
+    case ExperimentKind::AsIs:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<Ceiling> ceilings(std::span<const ExperimentBlock> blocks) {
+  std::vector<Ceiling> found;
+  for (ExperimentKind kind : {ExperimentKind::ReplayBatch, ExperimentKind::LoaderOnly, ExperimentKind::WarmRead,
+                              ExperimentKind::ColdRead, ExperimentKind::NoLogging, ExperimentKind::NoValidation,
+                              ExperimentKind::NoMonitor, ExperimentKind::NoCheckpoint}) {
+    std::vector<double> as_is, without;
+    for (const ExperimentBlock& block : blocks) {
+      if (block.kind != kind) continue;
+      const auto twin = std::find_if(blocks.begin(), blocks.end(), [&](const ExperimentBlock& other) {
+        return other.kind == ExperimentKind::AsIs && other.block == block.block;
+      });
+      if (twin == blocks.end()) continue;
+      as_is.push_back(twin->seconds_per_sample);
+      without.push_back(block.seconds_per_sample);
+    }
+    if (as_is.empty()) continue;
+    Ceiling ceiling{kind, measure::compare_blocks(as_is, without), {}};
+    ceiling.sentence = ceiling_sentence(kind, ceiling.gain_at_most(), ceiling.gain());
+    found.push_back(std::move(ceiling));
+  }
+  return found;
+}
+
+const Ceiling* find_ceiling(std::span<const Ceiling> all, ExperimentKind kind) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Ceiling& c) { return c.kind == kind; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace redline::doctor

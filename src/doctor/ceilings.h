@@ -1,0 +1,53 @@
+// Ceilings by differential runs: what making one part free would gain at most. The doctor says which runs it wants, as
+// data; someone who can train (app, tune) makes them, interleaved; the doctor judges the figures.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "doctor/observation.h"
+#include "measure/statistics.h"
+
+namespace redline::doctor {
+
+enum class ExperimentKind {
+  AsIs,
+  ReplayBatch,
+  LoaderOnly,
+  WarmRead,
+  ColdRead,
+  NoLogging,
+  NoValidation,
+  NoMonitor,
+  NoCheckpoint
+};
+const char* experiment_name(ExperimentKind kind);  // "as_is", "replay_batch", ...
+
+struct Experiment {
+  ExperimentKind kind;
+  std::string reason;  // why it is worth running on this job
+};
+// Always AsIs first. A cadence that never fires in the observed steps is not worth a run.
+std::vector<Experiment> wanted_experiments(const Settings& settings, const Observation& seen);
+
+// One interleaved block of one experiment.
+struct ExperimentBlock {
+  ExperimentKind kind;
+  int block = 0;
+  double seconds_per_sample = 0;
+};
+
+struct Ceiling {
+  ExperimentKind kind;
+  measure::RatioEstimate speed;  // of the run without that part against the run as it is
+  double gain() const { return speed.ratio - 1.0; }
+  double gain_at_most() const { return std::max(0.0, speed.interval.high - 1.0); }
+  std::string sentence;  // "Even an infinitely fast loader gives at most +3.1 %."
+};
+// Needs blocks of AsIs; kinds without blocks have no ceiling.
+std::vector<Ceiling> ceilings(std::span<const ExperimentBlock> blocks);
+const Ceiling* find_ceiling(std::span<const Ceiling> all, ExperimentKind kind);
+
+}  // namespace redline::doctor

@@ -1,0 +1,96 @@
+#include "doctor/change.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/philox.h"
+
+namespace redline::doctor {
+namespace {
+
+using measure::Phase;
+using measure::Stage;
+using measure::StepRow;
+
+// A job of 10 ms steps with 4 % noise: 6 ms forward, 3 ms backward, 1 ms wait; validation of 30 ms every 20 steps.
+std::vector<StepRow> make_rows(uint64_t noise_seed, int64_t steps = 120) {
+  std::vector<StepRow> rows;
+  for (int64_t i = 0; i < steps; ++i) {
+    KeyedStream draw(noise_seed, 0, static_cast<uint64_t>(i), 1);
+    StepRow row;
+    row.step = i + 1;
+    const auto put = [&](Phase phase, double ms) {
+      const auto ns = static_cast<int64_t>(ms * 1e6 * (1.0 + 0.04 * draw.normal()));
+      row.phase_ns[static_cast<size_t>(phase)] += ns;
+      row.wall_ns += ns;
+    };
+    put(Phase::Forward, 6);
+    put(Phase::Backward, 3);
+    put(Phase::Wait, 1);
+    if (i % 20 == 19) put(Phase::Validate, 30);
+    row.stage_ns[static_cast<size_t>(Stage::Decode)] = static_cast<int64_t>(2e6 * (1.0 + 0.04 * draw.normal()));
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+void slow_down(std::vector<StepRow>& rows, Phase phase, double ms, int64_t every = 1) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if ((static_cast<int64_t>(i) + 1) % every != 0) continue;
+    rows[i].phase_ns[static_cast<size_t>(phase)] += static_cast<int64_t>(ms * 1e6);
+    rows[i].wall_ns += static_cast<int64_t>(ms * 1e6);
+  }
+}
+
+TEST(Change, NothingMovedInNoiseAlone) {
+  int alarms = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed)
+    alarms += !find_change(make_rows(2 * seed + 1), make_rows(2 * seed + 2), {.seed = seed}).moved.empty();
+  EXPECT_LE(alarms, 1);
+}
+
+TEST(Change, NamesThePhaseAndItsGain) {
+  for (double percent : {5.0, 10.0, 20.0, 50.0}) {
+    for (Phase phase : {Phase::Copy, Phase::Forward, Phase::Backward, Phase::Optimiser, Phase::Log}) {
+      auto now = make_rows(7);
+      slow_down(now, phase, 0.115 * percent);
+      const Change change = find_change(make_rows(8), now);
+      ASSERT_FALSE(change.moved.empty()) << percent;
+      EXPECT_EQ(change.moved[0].part.name(), measure::phase_name(phase)) << percent;
+      EXPECT_NEAR(change.predicted_gain, percent / 100, 0.02);
+    }
+  }
+}
+
+TEST(Change, FindsWhatHappensRarely) {
+  auto now = make_rows(7);
+  slow_down(now, Phase::Validate, 20 * 0.6, 20);  // amortised 0.6 ms of 11.5 ms
+  const Change change = find_change(make_rows(8), now);
+  ASSERT_EQ(change.moved.size(), 1u);
+  EXPECT_EQ(change.moved[0].part.name(), "validate");
+}
+
+TEST(Change, BlamesTheStageNotTheWaiting) {
+  auto now = make_rows(7);
+  slow_down(now, Phase::Wait, 2);
+  for (StepRow& row : now) row.stage_ns[static_cast<size_t>(Stage::Decode)] += 4'000'000;
+  const Change change = find_change(make_rows(8), now);
+  ASSERT_EQ(change.moved.size(), 1u);
+  EXPECT_EQ(change.moved[0].part.name(), "decode");
+  EXPECT_NEAR(change.predicted_gain, 2.0 / 11.5, 0.02);  // only what was waited for
+}
+
+TEST(Change, TwoFaultsAreBothNamed) {
+  auto now = make_rows(7);
+  slow_down(now, Phase::Forward, 2);
+  slow_down(now, Phase::Log, 1);
+  const Change change = find_change(make_rows(8), now);
+  ASSERT_EQ(change.moved.size(), 2u);
+  EXPECT_EQ(change.moved[0].part.name(), "forward");
+  EXPECT_EQ(change.moved[1].part.name(), "log");
+}
+
+TEST(Change, RefusesUnpairedRows) { EXPECT_THROW(find_change(make_rows(1, 5), make_rows(2, 6)), InternalError); }
+
+}  // namespace
+}  // namespace redline::doctor

@@ -1,0 +1,67 @@
+#include "doctor/observation.h"
+
+#include <numeric>
+
+#include "measure/statistics.h"
+
+namespace redline::doctor {
+
+double Observation::loader_worker_seconds() const {
+  return std::accumulate(stage_seconds_per_step.begin(), stage_seconds_per_step.end(), 0.0);
+}
+
+namespace {
+
+PhaseSummary summarise_phase(std::span<const measure::StepRow> rows, size_t index, double wall_seconds) {
+  PhaseSummary summary;
+  std::vector<double> times;
+  double total = 0;
+  for (const auto& row : rows) {
+    const double seconds = static_cast<double>(row.phase_ns[index]) * 1e-9;
+    total += seconds;
+    if (row.phase_ns[index] > 0) times.push_back(seconds);
+  }
+  summary.seconds_per_step = total / static_cast<double>(rows.size());
+  summary.share = wall_seconds > 0 ? total / wall_seconds : 0;
+  summary.occurrences = static_cast<int64_t>(times.size());
+  if (!times.empty()) summary.seconds_per_occurrence = measure::median(times);
+  return summary;
+}
+
+}  // namespace
+
+Observation observe(std::span<const measure::StepRow> rows, int64_t warmup_steps) {
+  Observation seen;
+  if (rows.empty()) return seen;
+  if (static_cast<int64_t>(rows.size()) > warmup_steps) rows = rows.subspan(static_cast<size_t>(warmup_steps));
+  const auto count = static_cast<double>(rows.size());
+  double wall = 0, samples = 0, micro = 0, items = 0, padded = 0;
+  std::vector<double> walls;
+  for (const auto& row : rows) {
+    walls.push_back(static_cast<double>(row.wall_ns) * 1e-9);
+    wall += walls.back();
+    samples += row.samples;
+    micro += row.micro_batches;
+    items += static_cast<double>(row.items);
+    padded += static_cast<double>(row.padded_items);
+    seen.peak_bytes = std::max(seen.peak_bytes, row.peak_bytes);
+    seen.rss_bytes = std::max(seen.rss_bytes, row.rss_bytes);
+    for (size_t s = 0; s < measure::kNumStages; ++s)
+      seen.stage_seconds_per_step[s] += static_cast<double>(row.stage_ns[s]) * 1e-9 / count;
+  }
+  seen.steps = static_cast<int64_t>(rows.size());
+  seen.step_seconds = wall / count;
+  seen.samples_per_step = samples / count;
+  seen.micro_batches_per_step = micro / count;
+  if (wall > 0) {
+    seen.samples_per_second = samples / wall;
+    seen.iterations_per_second = micro / wall;
+  }
+  seen.padding_share = padded > 0 ? 1.0 - items / padded : 0.0;
+  for (size_t p = 0; p < measure::kNumPhases; ++p) seen.phases[p] = summarise_phase(rows, p, wall);
+  const double middle = measure::median(walls);
+  if (middle > 0) seen.step_spread = (measure::quantile(walls, 0.9) - measure::quantile(walls, 0.1)) / middle;
+  return seen;
+}
+
+}  // namespace redline::doctor

@@ -1,0 +1,43 @@
+#include "doctor/observation.h"
+
+#include <gtest/gtest.h>
+
+namespace redline::doctor {
+namespace {
+
+measure::StepRow make_row(double forward_ms, double wait_ms, bool validates = false) {
+  measure::StepRow row;
+  row.phase_ns[static_cast<size_t>(measure::Phase::Forward)] = static_cast<int64_t>(forward_ms * 1e6);
+  row.phase_ns[static_cast<size_t>(measure::Phase::Wait)] = static_cast<int64_t>(wait_ms * 1e6);
+  if (validates) row.phase_ns[static_cast<size_t>(measure::Phase::Validate)] = 10'000'000;
+  for (int64_t ns : row.phase_ns) row.wall_ns += ns;
+  row.samples = 8;
+  row.micro_batches = 2;
+  row.items = 60;
+  row.padded_items = 80;
+  return row;
+}
+
+TEST(Observation, SharesAddUpAndRatesCountBothWays) {
+  const std::vector<measure::StepRow> rows = {make_row(500, 0), make_row(8, 2), make_row(8, 2, true)};
+  const Observation seen = observe(rows, 1);
+  EXPECT_EQ(seen.steps, 2);
+  EXPECT_NEAR(seen.step_seconds, 0.015, 1e-12);
+  EXPECT_NEAR(seen.samples_per_second, 16 / 0.030, 1e-6);
+  EXPECT_NEAR(seen.iterations_per_second, 4 / 0.030, 1e-6);
+  EXPECT_NEAR(seen.padding_share, 0.25, 1e-12);
+  double shares = 0;
+  for (const auto& phase : seen.phases) shares += phase.share;
+  EXPECT_NEAR(shares, 1.0, 1e-12);
+  EXPECT_EQ(seen.phase(measure::Phase::Validate).occurrences, 1);
+  EXPECT_NEAR(seen.phase(measure::Phase::Validate).seconds_per_step, 0.005, 1e-12);
+  EXPECT_NEAR(seen.phase(measure::Phase::Validate).seconds_per_occurrence, 0.010, 1e-12);
+}
+
+TEST(Observation, FewRowsAreUsedWhole) {
+  EXPECT_EQ(observe(std::vector<measure::StepRow>{make_row(1, 0)}).steps, 1);
+  EXPECT_EQ(observe({}).steps, 0);
+}
+
+}  // namespace
+}  // namespace redline::doctor

@@ -1,0 +1,171 @@
+#include "doctor/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace redline::doctor {
+
+using measure::Phase;
+using measure::Stage;
+
+const char* limit_name(Limit limit) {
+  switch (limit) {
+    case Limit::Data:
+      return "data-bound";
+    case Limit::Compute:
+      return "compute-bound";
+    case Limit::Memory:
+      return "memory-bound";
+    case Limit::Cadence:
+      return "cadence-bound";
+    case Limit::SmallBatch:
+      return "batch too small";
+    case Limit::Padding:
+      return "padding-bound";
+    case Limit::Oversubscribed:
+      return "oversubscribed";
+    case Limit::Balanced:
+      return "balanced";
+    case Limit::Unknown:
+      return "unknown";
+  }
+  return "?";
+}
+
+namespace {
+
+constexpr double kWorthNaming = 0.05;  // a limit whose lifting gains less than this does not limit the run
+
+double gain_without(double share) { return share < 0.99 ? 1.0 / (1.0 - share) - 1.0 : 99.0; }
+
+std::string slowest_stage(const Settings& settings, const Observation& seen) {
+  size_t largest = 0;
+  for (size_t s = 1; s < measure::kNumStages; ++s)
+    if (seen.stage_seconds_per_step[s] > seen.stage_seconds_per_step[largest]) largest = s;
+  const double loader = seen.loader_worker_seconds();
+  if (loader <= 0) return "read";
+  // When no stage stands out and the workers could simply be more, the count is the limit.
+  const bool stands_out = seen.stage_seconds_per_step[largest] > 0.5 * loader;
+  if (settings.num_workers >= 1 && loader / settings.num_workers > 0.9 * seen.step_seconds && !stands_out)
+    return "worker count";
+  return std::string(measure::stage_name(static_cast<Stage>(largest)));
+}
+
+LimitScore score_data(const Settings& settings, const Observation& seen, std::span<const Ceiling> all) {
+  const double share = seen.phase(Phase::Wait).share + seen.phase(Phase::Copy).share;
+  const Ceiling* replay = find_ceiling(all, ExperimentKind::ReplayBatch);
+  const double gain = replay != nullptr ? std::max(0.0, replay->gain()) : gain_without(share);
+  return {Limit::Data, gain, slowest_stage(settings, seen),
+          fmt::format(
+              "{:.0f} % of the step is waiting for data; {}", 100 * share,
+              replay != nullptr ? replay->sentence : fmt::format("a free loader would gain {:+.0f} %", 100 * gain))};
+}
+
+LimitScore score_cadence(const Observation& seen) {
+  const Phase cadences[] = {Phase::Log, Phase::Monitor, Phase::Validate, Phase::Checkpoint};
+  double share = 0, largest = -1;
+  std::string name;
+  for (Phase phase : cadences) {
+    share += seen.phase(phase).share;
+    if (seen.phase(phase).share > largest) {
+      largest = seen.phase(phase).share;
+      name = measure::phase_name(phase);
+    }
+  }
+  return {Limit::Cadence, gain_without(share), name,
+          fmt::format("log, monitor, validation and checkpoints take {:.1f} % of the time, most of it {}", 100 * share,
+                      name)};
+}
+
+LimitScore score_padding(const Observation& seen) {
+  return {Limit::Padding, predicted_padding_gain(seen, 1.0), "padding",
+          fmt::format("{:.0f} % of what is computed is padding", 100 * seen.padding_share)};
+}
+
+// What a step costs however many samples it holds: optimiser and bookkeeping. A batch twice as large halves it per
+// sample.
+LimitScore score_batch(const Observation& seen) {
+  const double fixed = seen.phase(Phase::Optimiser).share + seen.phase(Phase::Other).share;
+  return {Limit::SmallBatch, gain_without(fixed / 2), "batch_size",
+          fmt::format("{:.0f} % of the step is optimiser and overhead that do not grow with the batch", 100 * fixed)};
+}
+
+LimitScore score_oversubscription(const Settings& settings, const Observation& seen, const MachineFacts& machine) {
+  const int wanted = settings.num_workers + std::max(1, settings.intra_op_threads);
+  const double loader = seen.loader_worker_seconds();
+  double gain = 0;
+  if (settings.num_workers > machine.allowed_cpus && seen.step_seconds > 0)
+    gain = std::min(0.5, 0.5 * loader / seen.step_seconds) + std::max(0.0, seen.step_spread - 0.5) * 0.1;
+  return {Limit::Oversubscribed, gain, "num_workers",
+          fmt::format("{} threads want {} cores; step times spread by {:.0f} %", wanted, machine.allowed_cpus,
+                      100 * seen.step_spread)};
+}
+
+LimitScore score_memory(const Observation& seen, const MachineFacts& machine) {
+  const auto limit = static_cast<double>(machine.memory_limit_bytes);
+  const double used = limit > 0 ? static_cast<double>(std::max(seen.peak_bytes, seen.rss_bytes)) / limit : 0;
+  return {Limit::Memory, used > 0.92 ? 0.10 : 0.0, "memory",
+          fmt::format("{:.0f} % of the memory limit is in use: a larger batch would not fit", 100 * used)};
+}
+
+double confidence_of(const Diagnosis& diagnosis, const Observation& seen) {
+  const double first = diagnosis.scores.empty() ? 0 : diagnosis.scores[0].gain;
+  const double second = diagnosis.scores.size() > 1 ? diagnosis.scores[1].gain : 0;
+  const double margin = diagnosis.limit == Limit::Compute || diagnosis.limit == Limit::Balanced
+                            ? std::clamp((kWorthNaming - first) / kWorthNaming, 0.0, 1.0)
+                            : std::clamp((first - second) / std::max(first, 1e-9), 0.0, 1.0);
+  const double steps = 1.0 - std::exp(-static_cast<double>(seen.steps) / 20.0);
+  return std::clamp((0.5 + 0.5 * margin) * steps, 0.0, 0.99);
+}
+
+std::string compute_sentence(const Observation& seen, double share) {
+  return fmt::format(
+      "Compute-bound: {:.0f} % of the step is forward, backward and optimiser ({:.1f} ms of {:.1f} ms); the loader and "
+      "the cadences cannot "
+      "gain {:.0f} %.",
+      100 * share, 1e3 * share * seen.step_seconds, 1e3 * seen.step_seconds, 100 * kWorthNaming);
+}
+
+}  // namespace
+
+Diagnosis diagnose(const Settings& settings, const Observation& seen, std::vector<Ceiling> all,
+                   const MachineFacts& machine) {
+  Diagnosis diagnosis;
+  if (seen.steps == 0) {
+    diagnosis.sentence = "The run has no finished steps, so there is nothing to judge; run it for at least 20 steps.";
+    return diagnosis;
+  }
+  diagnosis.scores = {score_data(settings, seen, all),
+                      score_cadence(seen),
+                      score_padding(seen),
+                      score_batch(seen),
+                      score_oversubscription(settings, seen, machine),
+                      score_memory(seen, machine)};
+  std::stable_sort(diagnosis.scores.begin(), diagnosis.scores.end(),
+                   [](const LimitScore& a, const LimitScore& b) { return a.gain > b.gain; });
+  const LimitScore& first = diagnosis.scores[0];
+  const double compute = seen.phase(Phase::Forward).share + seen.phase(Phase::Backward).share +
+                         seen.phase(Phase::Optimiser).share + seen.phase(Phase::Reduce).share;
+  if (first.gain >= kWorthNaming) {
+    diagnosis.limit = first.limit;
+    diagnosis.detail = first.detail;
+    diagnosis.sentence = fmt::format("This run is {} ({}): {}.", limit_name(first.limit), first.detail, first.evidence);
+  } else if (compute >= 0.8) {
+    diagnosis.limit = Limit::Compute;
+    diagnosis.detail = seen.phase(Phase::Forward).share > seen.phase(Phase::Backward).share ? "forward" : "backward";
+    diagnosis.sentence = compute_sentence(seen, compute);
+  } else {
+    diagnosis.limit = Limit::Balanced;
+    diagnosis.sentence =
+        fmt::format("Balanced: no single part would gain {:.0f} % if it were free.", 100 * kWorthNaming);
+  }
+  diagnosis.confidence = confidence_of(diagnosis, seen);
+  diagnosis.suggestions = predict_gains(settings, seen, all, machine);
+  diagnosis.traps = find_traps(settings, seen, machine);
+  diagnosis.ceilings = std::move(all);
+  return diagnosis;
+}
+
+}  // namespace redline::doctor

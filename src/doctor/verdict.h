@@ -1,0 +1,43 @@
+// What limits a run. Each rule turns one kind of limit into the speed that lifting it would gain; the largest gain
+// names the verdict, so thresholds are about what matters to the user (gain), not about shares. No clock, no thread:
+// tested by tables.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/machine_facts.h"
+#include "doctor/ceilings.h"
+#include "doctor/guide_traps.h"
+#include "doctor/observation.h"
+#include "doctor/predict.h"
+
+namespace redline::doctor {
+
+enum class Limit { Data, Compute, Memory, Cadence, SmallBatch, Padding, Oversubscribed, Balanced, Unknown };
+const char* limit_name(Limit limit);  // "data-bound", "compute-bound", ...
+
+struct LimitScore {
+  Limit limit;
+  double gain = 0;       // speed to be had by lifting it
+  std::string detail;    // which: "decode", "read", "transform", "worker count", "validate", ...
+  std::string evidence;  // one sentence in numbers
+};
+
+struct Diagnosis {
+  Limit limit = Limit::Unknown;
+  std::string detail;
+  double confidence = 0;           // 0..1: how far the first is ahead of the second, and how noisy the steps are
+  std::string sentence;            // the answer in one sentence
+  std::vector<LimitScore> scores;  // all rules, largest gain first
+  std::vector<Ceiling> ceilings;
+  std::vector<Suggestion> suggestions;
+  std::vector<Trap> traps;
+};
+
+Diagnosis diagnose(const Settings& settings, const Observation& seen, std::vector<Ceiling> ceilings,
+                   const MachineFacts& machine);
+
+}  // namespace redline::doctor

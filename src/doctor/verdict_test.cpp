@@ -1,0 +1,144 @@
+#include "doctor/verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace redline::doctor {
+namespace {
+
+using measure::Phase;
+using measure::Stage;
+
+// An observation of a 100 ms step from shares of its phases.
+Observation make_seen(std::vector<std::pair<Phase, double>> shares, double padding = 0) {
+  Observation seen;
+  seen.steps = 100;
+  seen.step_seconds = 0.1;
+  seen.samples_per_step = 8;
+  seen.padding_share = padding;
+  double rest = 1.0;
+  for (const auto& [phase, share] : shares) {
+    auto& summary = seen.phases[static_cast<size_t>(phase)];
+    summary = {share * 0.1, share, share * 0.1, 100};
+    rest -= share;
+  }
+  seen.phases[static_cast<size_t>(Phase::Other)].share += rest;
+  return seen;
+}
+
+MachineFacts make_machine() {
+  MachineFacts machine;
+  machine.allowed_cpus = 2;
+  machine.memory_limit_bytes = uint64_t{24} << 30;
+  return machine;
+}
+
+TEST(Verdict, TableOfRuns) {
+  struct Case {
+    const char* name;
+    Observation seen;
+    Settings settings;
+    Limit limit;
+    const char* detail;
+  };
+  Settings plain;
+  plain.num_workers = 1;
+  Settings crowded;
+  crowded.num_workers = 16;
+  Observation decoding = make_seen({{Phase::Wait, 0.4}, {Phase::Forward, 0.3}, {Phase::Backward, 0.29}});
+  decoding.stage_seconds_per_step = {0.005, 0.080, 0.004, 0.002};
+  Observation reading = decoding;
+  reading.stage_seconds_per_step = {0.080, 0.005, 0.004, 0.002};
+  Observation thin = decoding;
+  thin.stage_seconds_per_step = {0.030, 0.032, 0.030, 0.004};
+  Observation crowd = make_seen({{Phase::Forward, 0.5}, {Phase::Backward, 0.48}});
+  crowd.stage_seconds_per_step = {0.0, 0.08, 0.0, 0.0};
+  crowd.step_spread = 0.8;
+  Observation full = make_seen({{Phase::Forward, 0.5}, {Phase::Backward, 0.48}});
+  full.peak_bytes = int64_t{23} << 30;
+  const Case cases[] = {
+      {"decode", decoding, plain, Limit::Data, "decode"},
+      {"read", reading, plain, Limit::Data, "read"},
+      {"worker count", thin, plain, Limit::Data, "worker count"},
+      {"compute", make_seen({{Phase::Forward, 0.4}, {Phase::Backward, 0.57}}), plain, Limit::Compute, "backward"},
+      {"validation", make_seen({{Phase::Forward, 0.4}, {Phase::Backward, 0.4}, {Phase::Validate, 0.18}}), plain,
+       Limit::Cadence, "validate"},
+      {"logging",
+       make_seen({{Phase::Forward, 0.4}, {Phase::Backward, 0.4}, {Phase::Log, 0.15}, {Phase::Validate, 0.03}}), plain,
+       Limit::Cadence, "log"},
+      {"padding", make_seen({{Phase::Forward, 0.45}, {Phase::Backward, 0.5}}, 0.5), plain, Limit::Padding, "padding"},
+      {"small batch", make_seen({{Phase::Forward, 0.3}, {Phase::Backward, 0.3}, {Phase::Optimiser, 0.35}}), plain,
+       Limit::SmallBatch, "batch_size"},
+      {"crowded", crowd, crowded, Limit::Oversubscribed, "num_workers"},
+      {"memory", full, plain, Limit::Memory, "memory"},
+  };
+  for (const Case& c : cases) {
+    const Diagnosis diagnosis = diagnose(c.settings, c.seen, {}, make_machine());
+    EXPECT_EQ(diagnosis.limit, c.limit) << c.name << ": " << diagnosis.sentence;
+    EXPECT_EQ(diagnosis.detail, c.detail) << c.name;
+    EXPECT_GT(diagnosis.confidence, 0.4) << c.name;
+  }
+}
+
+TEST(Verdict, NoStepsNoJudgement) {
+  const Diagnosis diagnosis = diagnose({}, {}, {}, make_machine());
+  EXPECT_EQ(diagnosis.limit, Limit::Unknown);
+  EXPECT_THAT(diagnosis.sentence, testing::HasSubstr("at least 20 steps"));
+}
+
+TEST(Verdict, ACeilingOverrulesTheShareOfWaiting) {
+  // Workers 0: waiting is 30 %, but a replayed batch gains nothing: whatever waits is not the loader.
+  const Observation seen = make_seen({{Phase::Wait, 0.3}, {Phase::Forward, 0.35}, {Phase::Backward, 0.34}});
+  std::vector<ExperimentBlock> blocks;
+  for (int b = 0; b < 6; ++b) {
+    blocks.push_back({ExperimentKind::AsIs, b, 0.0125});
+    blocks.push_back({ExperimentKind::ReplayBatch, b, 0.0124});
+  }
+  const Diagnosis diagnosis = diagnose({}, seen, ceilings(blocks), make_machine());
+  EXPECT_NE(diagnosis.limit, Limit::Data);
+}
+
+TEST(Ceilings, SayWhatWillNotHelp) {
+  std::vector<ExperimentBlock> blocks;
+  for (int b = 0; b < 8; ++b) {
+    const double drift = 1.0 + 0.1 * b;  // the machine slows down: both arms of a block see it
+    blocks.push_back({ExperimentKind::AsIs, b, 0.0103 * drift});
+    blocks.push_back({ExperimentKind::ReplayBatch, b, 0.0100 * drift});
+    blocks.push_back({ExperimentKind::NoLogging, b, 0.0103 * drift});
+  }
+  const auto found = ceilings(blocks);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_NEAR(found[0].gain(), 0.03, 0.001);
+  EXPECT_THAT(found[0].sentence, testing::HasSubstr("infinitely fast loader gives at most +3"));
+  EXPECT_NEAR(found[1].gain(), 0.0, 0.001);
+  EXPECT_EQ(find_ceiling(found, ExperimentKind::NoMonitor), nullptr);
+}
+
+TEST(Ceilings, OnlyWantsWhatCanShowSomething) {
+  const auto wanted = wanted_experiments({}, make_seen({{Phase::Forward, 0.5}, {Phase::Validate, 0.1}}));
+  std::vector<std::string> names;
+  for (const Experiment& e : wanted) names.push_back(experiment_name(e.kind));
+  EXPECT_THAT(names, testing::ElementsAre("as_is", "replay_batch", "loader_only", "no_validation"));
+}
+
+TEST(Predict, WorkersOnBusyCoresGainLittle) {
+  const LoaderModel busy{0.1, 0.02, 2, 2, false};
+  EXPECT_NEAR(predicted_step_seconds(busy, 0), 0.120, 1e-9);
+  EXPECT_NEAR(predicted_step_seconds(busy, 2), 0.115, 1e-9);
+  const LoaderModel spare{0.1, 0.02, 2, 4, false};
+  EXPECT_NEAR(predicted_step_seconds(spare, 1), 0.1, 1e-9);
+  const LoaderModel gpu{0.1, 0.4, 2, 8, true};
+  EXPECT_NEAR(predicted_step_seconds(gpu, 2), 0.2, 1e-9);
+  EXPECT_NEAR(predicted_step_seconds(gpu, 8), 0.1, 1e-9);
+}
+
+TEST(Predict, PaddingAndPrecision) {
+  const Observation seen = make_seen({{Phase::Forward, 0.5}, {Phase::Backward, 0.5}}, 0.5);
+  EXPECT_NEAR(predicted_padding_gain(seen, 1.0), 1.0, 1e-9);  // half the work
+  EXPECT_NEAR(predicted_padding_gain(seen, 0.0), 0.0, 1e-9);
+  EXPECT_LT(predicted_precision_gain(seen, 339, 57), -0.5);
+  EXPECT_GT(predicted_precision_gain(seen, 60, 178), 0.3);
+}
+
+}  // namespace
+}  // namespace redline::doctor
