@@ -1,0 +1,51 @@
+// Charts as inline SVG: no script, no network, colours from the page's style sheet (classes c0..c11), so that light and
+// dark both work. Long series are thinned to what a screen can show (extremes per column are kept), so a page of
+// 100,000 steps stays small.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace redline::report {
+
+struct Series {
+  std::string name;
+  std::vector<std::pair<double, double>> points;  // x ascending
+  int color = 0;
+};
+struct LineChart {
+  std::string title, x_label, y_label;
+  std::vector<Series> series;
+};
+std::string draw_lines(const LineChart& chart);
+
+// At most `columns` buckets; each keeps its smallest and largest value in x order. NaN values are dropped.
+std::vector<std::pair<double, double>> thin(const std::vector<std::pair<double, double>>& points, size_t columns = 400);
+
+struct Segment {
+  std::string name;
+  double value = 0;
+  int color = 0;
+};
+// One row per bar, segments side by side, scaled to the longest bar; values in `unit`.
+struct StackedBars {
+  std::string title, unit;
+  std::vector<std::pair<std::string, std::vector<Segment>>> bars;
+};
+std::string draw_stacked(const StackedBars& chart);
+
+struct IntervalBar {
+  std::string name;
+  double value = 0, low = 0, high = 0;  // percent
+  bool has_interval = false;
+  double marker = 0;  // e.g. the prediction
+  bool has_marker = false;
+};
+struct IntervalChart {
+  std::string title, marker_name;
+  std::vector<IntervalBar> bars;
+};
+std::string draw_intervals(const IntervalChart& chart);
+
+}  // namespace redline::report

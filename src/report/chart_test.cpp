@@ -1,0 +1,53 @@
+#include "report/chart.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace redline::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Thin, KeepsExtremesAndOrder) {
+  std::vector<std::pair<double, double>> points;
+  for (int i = 0; i < 100000; ++i) points.emplace_back(i, i == 54321 ? 99.0 : i == 777 ? -99.0 : std::sin(i * 0.01));
+  const auto kept = thin(points, 400);
+  EXPECT_LE(kept.size(), 800u);
+  EXPECT_TRUE(std::is_sorted(kept.begin(), kept.end()));
+  EXPECT_NE(std::find(kept.begin(), kept.end(), std::pair(54321.0, 99.0)), kept.end());
+  EXPECT_NE(std::find(kept.begin(), kept.end(), std::pair(777.0, -99.0)), kept.end());
+}
+
+TEST(Thin, DropsWhatCannotBeDrawn) {
+  const auto kept = thin({{0, 1}, {1, NAN}, {2, INFINITY}, {3, 4}});
+  EXPECT_EQ(kept.size(), 2u);
+}
+
+TEST(Charts, EscapeWhatTheyAreGiven) {
+  const LineChart chart{
+      "<script>alert(1)</script>", "x", "y", {{"a\"b", {{0, 0}, {1, 1}}, 0}, {"c", {{0, 1}, {1, 0}}, 1}}};
+  const std::string svg = draw_lines(chart);
+  EXPECT_THAT(svg, Not(HasSubstr("<script")));
+  EXPECT_THAT(svg, HasSubstr("&lt;script&gt;"));
+  EXPECT_THAT(svg, HasSubstr("a&quot;b"));
+}
+
+TEST(Charts, DrawEmptyAndFlatData) {
+  EXPECT_THAT(draw_lines({"t", "x", "y", {{"s", {}, 0}}}), HasSubstr("<svg"));
+  EXPECT_THAT(draw_lines({"t", "x", "y", {{"s", {{1, 5}, {2, 5}}, 0}}}), Not(HasSubstr("nan")));
+  EXPECT_THAT(draw_stacked({"t", "ms", {{"run", {}}}}), Not(HasSubstr("nan")));
+  EXPECT_THAT(draw_intervals({"t", "", {}}), Not(HasSubstr("nan")));
+}
+
+TEST(Charts, StackedBarsAreInProportion) {
+  const std::string svg = draw_stacked({"t", "ms", {{"run", {{"forward", 30, 2}, {"backward", 60, 3}}}}});
+  EXPECT_THAT(svg, HasSubstr("width=\"176.7\""));
+  EXPECT_THAT(svg, HasSubstr("width=\"353.3\""));
+  EXPECT_THAT(svg, HasSubstr("90 ms"));
+}
+
+}  // namespace
+}  // namespace redline::report

@@ -1,0 +1,199 @@
+// The report as one self-contained file: a content policy that forbids scripts and the network, inline SVG, every text
+// escaped.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+
+#include "core/strings.h"
+#include "measure/phases.h"
+#include "report/chart.h"
+#include "report/escape.h"
+#include "report/page.h"
+#include "report/style.h"
+
+namespace redline::report {
+
+namespace {
+
+using measure::StepRow;
+
+std::string heading(const char* text) { return fmt::format("<h2>{}</h2>", text); }
+std::string paragraph(const std::string& text) { return "<p>" + escape_html(text) + "</p>"; }
+
+std::vector<Segment> phase_segments(const std::function<double(size_t)>& milliseconds) {
+  std::vector<Segment> segments;
+  for (size_t p = 0; p < measure::kNumPhases; ++p)
+    segments.push_back(
+        {std::string(measure::phase_name(static_cast<measure::Phase>(p))), milliseconds(p), static_cast<int>(p)});
+  return segments;
+}
+
+std::string waterfall(const Page& page) {
+  StackedBars chart{"Where a step's time goes (amortised)", "ms", {}};
+  for (const RunPart& run : page.runs)
+    chart.bars.emplace_back(run.name,
+                            phase_segments([&](size_t p) { return 1e3 * run.seen.phases[p].seconds_per_step; }));
+  return draw_stacked(chart);
+}
+
+std::string loader_stages(const Page& page) {
+  StackedBars chart{"Inside the loader, worker time per step", "ms", {}};
+  for (const RunPart& run : page.runs) {
+    std::vector<Segment> segments;
+    for (size_t s = 0; s < measure::kNumStages; ++s)
+      segments.push_back({std::string(measure::stage_name(static_cast<measure::Stage>(s))),
+                          1e3 * run.seen.stage_seconds_per_step[s], static_cast<int>(s) + 4});
+    chart.bars.emplace_back(run.name, std::move(segments));
+  }
+  return draw_stacked(chart);
+}
+
+std::string timeline(const RunPart& run) {
+  StackedBars chart{"A few steps in a row: " + run.name, "ms", {}};
+  const auto& rows = run.record.steps;
+  const size_t begin = rows.size() > 12 ? rows.size() / 2 : 0;
+  for (size_t i = begin; i < std::min(rows.size(), begin + 8); ++i)
+    chart.bars.emplace_back("step " + std::to_string(rows[i].step),
+                            phase_segments([&](size_t p) { return static_cast<double>(rows[i].phase_ns[p]) * 1e-6; }));
+  return draw_stacked(chart);
+}
+
+std::string curve(const Page& page, const char* title, const char* x_label, const char* y_label,
+                  const std::function<double(const StepRow&, double)>& x,
+                  const std::function<double(const StepRow&)>& y) {
+  LineChart chart{title, x_label, y_label, {}};
+  constexpr int kColors[] = {2, 3, 5, 4, 1, 6};
+  for (size_t r = 0; r < page.runs.size(); ++r) {
+    Series series{page.runs[r].name, {}, kColors[r % 6]};
+    double seconds = 0;
+    for (const StepRow& row : page.runs[r].record.steps) {
+      seconds += static_cast<double>(row.wall_ns) * 1e-9;
+      series.points.emplace_back(x(row, seconds), y(row));
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return draw_lines(chart);
+}
+
+std::string curves(const Page& page) {
+  const auto step = [](const StepRow& row, double) { return static_cast<double>(row.step); };
+  const auto loss = [](const StepRow& row) { return row.loss; };
+  std::string out = heading("Curves") + "<div class=\"grid2\">";
+  out += curve(page, "Loss over steps", "optimiser step", "loss", step, loss);
+  out += curve(
+      page, "Loss over time", "seconds of training", "loss", [](const StepRow&, double seconds) { return seconds; },
+      loss);
+  out += curve(page, "Speed", "optimiser step", "samples/s", step, [](const StepRow& row) {
+    return row.wall_ns > 0 ? row.samples / (static_cast<double>(row.wall_ns) * 1e-9) : NAN;
+  });
+  out += curve(page, "Tensor memory, peak per step", "optimiser step", "MiB", step,
+               [](const StepRow& row) { return static_cast<double>(row.peak_bytes) / 1048576.0; });
+  out += curve(page, "Padding", "optimiser step", "% of what is computed", step, [](const StepRow& row) {
+    return row.padded_items > 0 ? 100.0 * (1.0 - static_cast<double>(row.items) / static_cast<double>(row.padded_items))
+                                : NAN;
+  });
+  return out + "</div>";
+}
+
+std::string overview(const Page& page) {
+  std::string out =
+      "<div "
+      "class=\"scroll\"><table><tr><th>run</th><th>steps</th><th>samples/s</th><th>iterations/s</th><th>step</"
+      "th><th>waiting for data</th><th>padding</th><th>peak memory</th></tr>";
+  for (const RunPart& run : page.runs)
+    out += fmt::format(
+        "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.2f}</td><td class=\"n\">{:.2f}</td><td "
+        "class=\"n\">{}</td><td class=\"n\">{:.1f} %</td><td class=\"n\">{:.1f} %</td><td class=\"n\">{}</td></tr>",
+        escape_html(run.name), run.seen.steps, run.seen.samples_per_second, run.seen.iterations_per_second,
+        format_seconds(run.seen.step_seconds), 100 * run.seen.phase(measure::Phase::Wait).share,
+        100 * run.seen.padding_share, format_bytes(static_cast<uint64_t>(run.seen.peak_bytes)));
+  return out + "</table></div>";
+}
+
+std::string diagnosis_section(const RunPart& run) {
+  const doctor::Diagnosis& diagnosis = *run.diagnosis;
+  std::string out = heading("Diagnosis") +
+                    paragraph(fmt::format("{} (confidence {:.0f} %)", diagnosis.sentence, 100 * diagnosis.confidence));
+  if (!diagnosis.ceilings.empty()) {
+    IntervalChart chart{"Ceilings: what making one part free would gain at most", "", {}};
+    for (const doctor::Ceiling& ceiling : diagnosis.ceilings)
+      if (ceiling.kind != doctor::ExperimentKind::LoaderOnly)
+        chart.bars.push_back({doctor::experiment_name(ceiling.kind), 100 * ceiling.gain(),
+                              100 * (ceiling.speed.interval.low - 1), 100 * (ceiling.speed.interval.high - 1), true, 0,
+                              false});
+    out += draw_intervals(chart) + "<ul>";
+    for (const doctor::Ceiling& ceiling : diagnosis.ceilings) out += "<li>" + escape_html(ceiling.sentence) + "</li>";
+    out += "</ul>";
+  }
+  out +=
+      "<div class=\"scroll\"><table><tr><th>switch</th><th>value</th><th>predicted "
+      "gain</th><th>changes</th><th>why</th></tr>";
+  for (const doctor::Suggestion& suggestion : diagnosis.suggestions)
+    out +=
+        fmt::format("<tr><td><code>{}</code></td><td>{}</td><td class=\"n\">{:+.1f} %</td><td>{}</td><td>{}</td></tr>",
+                    escape_html(suggestion.option), escape_html(suggestion.value), 100 * suggestion.predicted_gain,
+                    config::effect_name(suggestion.effect), escape_html(suggestion.reason));
+  out += "</table></div>";
+  for (const doctor::Trap& trap : diagnosis.traps) out += paragraph("Note: " + trap.sentence);
+  return out;
+}
+
+std::string field_text(const measure::FieldValue& value) {
+  return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
+}
+
+std::string events_section(const RunPart& run) {
+  std::string rows;
+  size_t shown = 0, guards = 0;
+  for (const measure::Event& event : run.record.events) {
+    if (!event.kind.starts_with("guard.") && !event.kind.starts_with("drift.")) continue;
+    ++guards;
+    if (++shown > 200) continue;
+    std::string text;
+    for (const auto& [name, value] : event.fields) text += name + "=" + field_text(value) + " ";
+    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>", escape_html(event.time), escape_html(event.kind),
+                        escape_html(text));
+  }
+  if (guards == 0) return paragraph("No guard had to act in " + run.name + ".");
+  return fmt::format("<p>{} guard events in {}{}.</p>", guards, escape_html(run.name),
+                     guards > 200 ? ", the first 200 shown" : "") +
+         "<div class=\"scroll\"><table><tr><th>time</th><th>event</th><th>details</th></tr>" + rows + "</table></div>";
+}
+
+std::string folded(const std::string& title, const std::string& text) {
+  if (text.empty()) return {};
+  std::string lines;
+  for (const std::string& line : split(text, '\n')) lines += escape_html(line) + "\n";
+  return "<details><summary>" + escape_html(title) + "</summary><div class=\"scroll\"><pre><code>" + lines +
+         "</code></pre></div></details>";
+}
+
+}  // namespace
+
+std::string render_html(const Page& page) {
+  std::string out =
+      "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width,initial-scale=1\">"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src "
+      "data:\">"
+      "<link rel=\"icon\" href=\"data:,\"><title>redline report</title><style>";
+  out += style_sheet();
+  out += "</style></head><body><main><h1>redline report</h1><p class=\"summary\">" +
+         escape_html(page.summary.empty() ? default_summary(page) : page.summary) + "</p>";
+  out += overview(page) + heading("The step") + waterfall(page) + loader_stages(page);
+  for (const RunPart& run : page.runs) out += timeline(run);
+  for (const RunPart& run : page.runs)
+    if (run.diagnosis) out += diagnosis_section(run);
+  out += curves(page) + heading("Guards");
+  for (const RunPart& run : page.runs) out += events_section(run);
+  out += heading("Configuration and machine");
+  for (const RunPart& run : page.runs) {
+    out += folded("Configuration of " + run.name + ", with the origin of every value", run.record.config_yaml);
+    out += folded("Machine of " + run.name, run.record.machine_json);
+    for (const std::string& warning : run.record.warnings) out += paragraph("Record of " + run.name + ": " + warning);
+  }
+  return out + "<footer>Made by redline. This file loads nothing from elsewhere.</footer></main></body></html>\n";
+}
+
+}  // namespace redline::report

@@ -1,0 +1,94 @@
+// The report for scripts. Numbers only that the records and judgements hold; schema_version changes when a name does.
+#include <nlohmann/json.hpp>
+
+#include "measure/phases.h"
+#include "report/page.h"
+
+namespace redline::report {
+
+namespace {
+
+using nlohmann::json;
+
+json observation_json(const doctor::Observation& seen) {
+  json phases = json::object(), stages = json::object();
+  for (size_t p = 0; p < measure::kNumPhases; ++p)
+    phases[std::string(measure::phase_name(static_cast<measure::Phase>(p)))] = {
+        {"seconds_per_step", seen.phases[p].seconds_per_step},
+        {"share", seen.phases[p].share},
+        {"occurrences", seen.phases[p].occurrences}};
+  for (size_t s = 0; s < measure::kNumStages; ++s)
+    stages[std::string(measure::stage_name(static_cast<measure::Stage>(s)))] = seen.stage_seconds_per_step[s];
+  return {{"steps", seen.steps},
+          {"step_seconds", seen.step_seconds},
+          {"samples_per_second", seen.samples_per_second},
+          {"iterations_per_second", seen.iterations_per_second},
+          {"padding_share", seen.padding_share},
+          {"peak_bytes", seen.peak_bytes},
+          {"rss_bytes", seen.rss_bytes},
+          {"phases", phases},
+          {"loader_worker_seconds", stages}};
+}
+
+json ratio_json(const measure::RatioEstimate& estimate) {
+  return {{"ratio", estimate.ratio},
+          {"low", estimate.interval.low},
+          {"high", estimate.interval.high},
+          {"blocks", estimate.blocks}};
+}
+
+json diagnosis_json(const doctor::Diagnosis& diagnosis) {
+  json out = {{"verdict", doctor::limit_name(diagnosis.limit)},
+              {"detail", diagnosis.detail},
+              {"confidence", diagnosis.confidence},
+              {"sentence", diagnosis.sentence}};
+  for (const doctor::LimitScore& score : diagnosis.scores)
+    out["scores"].push_back({{"limit", doctor::limit_name(score.limit)},
+                             {"gain", score.gain},
+                             {"detail", score.detail},
+                             {"evidence", score.evidence}});
+  for (const doctor::Ceiling& ceiling : diagnosis.ceilings)
+    out["ceilings"].push_back({{"experiment", doctor::experiment_name(ceiling.kind)},
+                               {"speed", ratio_json(ceiling.speed)},
+                               {"sentence", ceiling.sentence}});
+  for (const doctor::Suggestion& s : diagnosis.suggestions)
+    out["suggestions"].push_back({{"option", s.option},
+                                  {"value", s.value},
+                                  {"predicted_gain", s.predicted_gain},
+                                  {"changes", config::effect_name(s.effect)},
+                                  {"reason", s.reason}});
+  for (const doctor::Trap& trap : diagnosis.traps)
+    out["traps"].push_back({{"id", trap.id}, {"sentence", trap.sentence}});
+  return out;
+}
+
+}  // namespace
+
+std::string render_json(const Page& page) {
+  json out = {{"schema_version", 1},
+              {"summary", page.summary.empty() ? default_summary(page) : page.summary},
+              {"runs", json::array()}};
+  for (const RunPart& run : page.runs) {
+    json part = observation_json(run.seen);
+    part["name"] = run.name;
+    part["warnings"] = run.record.warnings;
+    if (run.diagnosis) part["diagnosis"] = diagnosis_json(*run.diagnosis);
+    out["runs"].push_back(std::move(part));
+  }
+  if (page.comparison) {
+    json moved = json::array();
+    for (const doctor::PartChange& part : page.comparison->moved)
+      moved.push_back({{"part", part.part.name()},
+                       {"seconds_per_step", part.seconds_per_step},
+                       {"share_of_step", part.share_of_step}});
+    out["comparison"] = {{"result", static_cast<int>(page.comparison->result)},
+                         {"speed", ratio_json(page.comparison->speed)},
+                         {"fail_on", page.comparison->fail_on},
+                         {"detectable_loss", page.comparison->detectable_loss},
+                         {"moved", moved},
+                         {"sentence", page.comparison->sentence}};
+  }
+  return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace redline::report
