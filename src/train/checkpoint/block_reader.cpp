@@ -1,0 +1,156 @@
+// Threads take blocks from a counter; within a block, pieces small enough for the second-level cache are read and
+// summed in turn, so the checksum costs arithmetic but hardly any memory traffic.
+#include "train/checkpoint/block_reader.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "core/check.h"
+#include "core/hash.h"
+#include "core/strings.h"
+
+namespace redline::train {
+namespace {
+
+constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
+
+std::string crc_text(uint32_t sum) {
+  char text[9];
+  std::snprintf(text, sizeof(text), "%08x", sum);
+  return text;
+}
+
+int reading_threads(int asked, uint64_t blocks) {
+  if (asked <= 0) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    asked = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    asked = std::min(asked, 8);  // page-cache copies saturate memory before that
+  }
+  return static_cast<int>(
+      std::clamp<uint64_t>(blocks / 8, 1, static_cast<uint64_t>(asked)));  // a thread must be worth its start
+}
+
+// The first segment that may reach into [offset, ...).
+size_t first_segment(std::span<const FileSegment> segments, uint64_t offset) {
+  const auto found = std::partition_point(segments.begin(), segments.end(), [&](const FileSegment& segment) {
+    return segment.offset + segment.target.size() <= offset;
+  });
+  return static_cast<size_t>(found - segments.begin());
+}
+
+// Reads the parts of one block into their places; returns its CRC32C when asked to sum.
+uint32_t read_block(const InputFile& file, std::span<const FileSegment> segments, uint64_t begin, uint64_t end,
+                    bool sum) {
+  uint32_t crc = 0;
+  for (size_t i = first_segment(segments, begin); i < segments.size() && segments[i].offset < end; ++i) {
+    const FileSegment& segment = segments[i];
+    uint64_t at = std::max(begin, segment.offset);
+    const uint64_t stop = std::min(end, segment.offset + segment.target.size());
+    while (at < stop) {
+      const uint64_t count = std::min(kPieceBytes, stop - at);
+      const auto piece = segment.target.subspan(at - segment.offset, count);
+      file.read(at, piece);
+      if (sum) crc = crc32c(piece, crc);
+      at += count;
+    }
+  }
+  return crc;
+}
+
+}  // namespace
+
+std::string Damage::sentence() const {
+  std::string text = printable(file.string());
+  if (block) {
+    text += ", block " + std::to_string(*block) + " (from byte " + std::to_string(*block * kBlockBytes) + ")";
+  }
+  return text + ": " + reason;
+}
+
+DamagedError::DamagedError(Damage damage)
+    : CheckpointError("Damaged checkpoint: " + damage.sentence() +
+                      ". Resume from another generation (redline verify lists them)."),
+      damage_(std::move(damage)) {}
+
+InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
+  // Non-blocking so that a FIFO in the place of a checkpoint cannot hang us; it has no effect on regular files.
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor_ < 0) {
+    throw DiskError("Cannot open '" + printable(path_.string()) + "': " + std::generic_category().message(errno) +
+                    "; check the path.");
+  }
+  struct stat facts {};
+  if (::fstat(descriptor_, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+    ::close(descriptor_);
+    throw CheckpointError("'" + printable(path_.string()) +
+                          "' is not a regular file; give the path of a checkpoint file.");
+  }
+  bytes_ = static_cast<uint64_t>(facts.st_size);
+}
+
+InputFile::~InputFile() { ::close(descriptor_); }
+
+void InputFile::read(uint64_t offset, std::span<std::byte> target) const {
+  while (!target.empty()) {
+    const ssize_t got = ::pread(descriptor_, target.data(), target.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      throw DiskError("Cannot read '" + printable(path_.string()) + "' at byte " + std::to_string(offset) + ": " +
+                      std::generic_category().message(errno) + "; check the disk.");
+    }
+    if (got == 0) throw DamagedError({path_, offset / kBlockBytes, "the file ends at byte " + std::to_string(offset)});
+    offset += static_cast<uint64_t>(got);
+    target = target.subspan(static_cast<size_t>(got));
+  }
+}
+
+void read_segments(const InputFile& file, std::span<const FileSegment> segments, std::span<const uint32_t> block_sums,
+                   int threads) {
+  if (segments.empty()) return;
+  const uint64_t first_byte = segments.front().offset;
+  const uint64_t last_byte = segments.back().offset + segments.back().target.size();
+  const uint64_t first = first_byte / kBlockBytes, last = block_count(last_byte);
+  const bool sum = !block_sums.empty();
+  REDLINE_CHECK(!sum || (first_byte == 0 && block_sums.size() == last), "checked reads cover the whole file");
+
+  std::atomic<uint64_t> next{first}, worst{UINT64_MAX};  // worst: the lowest block that failed
+  std::mutex mutex;
+  std::exception_ptr failure;
+  auto work = [&] {
+    for (uint64_t block = next++; block < last; block = next++) {
+      try {
+        const uint64_t begin = block * kBlockBytes;
+        const uint32_t crc = read_block(file, segments, begin, std::min(begin + kBlockBytes, last_byte), sum);
+        if (sum && crc != block_sums[block]) {
+          throw DamagedError({file.path(), block,
+                              "its CRC32C is " + crc_text(crc) + ", the manifest says " + crc_text(block_sums[block])});
+        }
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (block < worst) worst = block, failure = std::current_exception();
+        next = last;  // the others finish the blocks they have
+        return;
+      }
+    }
+  };
+  const int count = reading_threads(threads, last - first);
+  std::vector<std::thread> helpers;
+  for (int i = 1; i < count; ++i) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace redline::train
