@@ -1,7 +1,6 @@
 #include "task/batch.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "core/strings.h"
@@ -15,12 +14,12 @@ std::string dtype_text(torch::ScalarType dtype) { return torch::toString(dtype);
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::vector<std::string> parts;
   for (int64_t extent : shape) parts.push_back(extent == -1 ? "any" : extent == -2 ? "B" : std::to_string(extent));
-  return "[" + join(parts, ", ") + "]";
+  return fmt::format("[{}]", join(parts, ", "));
 }
 
 std::string names_text(const Batch& batch) {
   std::vector<std::string> names;
-  for (const auto& [name, tensor] : batch.tensors) names.push_back("'" + name + "'");
+  for (const auto& [name, tensor] : batch.tensors) names.push_back(fmt::format("'{}'", name));
   return names.empty() ? "no tensors" : join(names, ", ");
 }
 

@@ -183,14 +183,15 @@ torch::Tensor apply_dropout_mask(const torch::Tensor& x, const DropoutMask& mask
 }
 
 torch::Tensor keyed_dropout(const torch::Tensor& x, std::shared_ptr<const DropoutMask> mask) {
-  REDLINE_CHECK(x.dim() >= 1 && x.size(0) == mask->layout.rows(), "dropout's first dimension is the batch");
+  REDLINE_CHECK(x.numel() == mask->layout.rows() * mask->layout.runs_per_row() * mask->layout.run_length(),
+                "the mask was laid out for this tensor");
   torch::Tensor out;
   {
     const at::AutoDispatchBelowADInplaceOrView guard;
     out = apply_dropout_mask(x, *mask, best_random_path());
   }
   if (torch::autograd::compute_requires_grad(x)) {
-    auto node = std::shared_ptr<KeyedDropoutBackward>(new KeyedDropoutBackward, torch::autograd::deleteNode);
+    auto node = c10::make_intrusive<KeyedDropoutBackward>();
     node->set_next_edges(torch::autograd::collect_next_edges(x));
     node->mask = std::move(mask);
     torch::autograd::set_history(out, node);
