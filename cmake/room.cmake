@@ -39,6 +39,7 @@ function(redline_room NAME)
     target_compile_definitions(${NAME}_test PRIVATE
       REDLINE_FIXTURES="${CMAKE_SOURCE_DIR}/tests/fixtures" REDLINE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     if(ROOM_TORCH)
+      target_compile_options(${NAME}_test PRIVATE -fPIC)  # the precompiled header was made with it, executables default to -fPIE
       target_precompile_headers(${NAME}_test REUSE_FROM redline_torch_pch)
     endif()
     if(REDLINE_UNITY)
