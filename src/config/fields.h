@@ -1,13 +1,16 @@
-// The field table: each component declares its options once, as rows, and everything else is derived from them: YAML, flags,
-// validation, "did you mean", docs/options.md, the JSON Schema, completion, the resolved dump and the tuner's search space.
+// The field table: each component declares its options once, as rows, and everything else is derived from them: YAML,
+// flags, validation, "did you mean", docs/options.md, the JSON Schema, completion, the resolved dump and the tuner's
+// search space.
 //
 // A component is a struct with defaults as member initialisers and a table:
 //   struct LoaderConfig {
 //     config::Auto<int> num_workers;
 //     static config::Table<LoaderConfig> fields();
 //   };
-// (docs/new_option.md shows a compiled example.) Members may be bool, int, int64_t, double, std::string, std::vector<T>,
-// std::optional<T> (YAML null), Auto<T> (the word `auto` until resolved), and Node (a raw subtree the component reads itself).
+// (docs/new_option.md shows a compiled example.) Members may be bool, int, int64_t, double, std::string,
+// std::vector<T>, std::optional<T> (YAML null), Auto<T> (the word `auto` until resolved), and Node (a raw subtree the
+// component reads itself). A number whose unit is a time or a size also takes a text with a unit: "90s", "1h30m",
+// "512MiB".
 #pragma once
 
 #include <functional>
@@ -18,6 +21,7 @@
 #include <vector>
 
 #include "config/node.h"
+#include "core/check.h"
 
 namespace redline::config {
 
@@ -25,7 +29,8 @@ namespace redline::config {
 enum class Effect { Nothing, Numerics, Order, Optimisation, Model };
 const char* effect_name(Effect effect);
 
-// A value that may be left to the program. `auto` exists only in the request: resolve() must set every Auto before it is read.
+// A value that may be left to the program. `auto` exists only in the request: resolve() must set every Auto before it
+// is read.
 template <class T>
 class Auto {
  public:
@@ -52,7 +57,9 @@ struct Alias {
 struct Row {
   std::string name;
   std::string sentence;
-  std::string type;  // "bool", "int", "number", "string", "list", "node"; "auto|int" and "null|number" for Auto and optional
+  // "bool", "int", "number", "string", "node"; "list of int", "list of list of number"; "auto|int" and "null|number"
+  // for Auto and optional.
+  std::string type;
   std::string unit;
   std::optional<double> min, max;
   bool min_open = false, max_open = false;
@@ -61,7 +68,11 @@ struct Row {
   bool tunable = false;
   bool is_switch = false;  // may change speed or memory; tunable implies it
   std::vector<Alias> aliases;
-  std::function<void(void* object, const Node& value)> set;  // throws ConfigError with the value's place
+  // Bare flag that means this row even when other sections have a row of the same name ("batch_size" is
+  // `--batch_size`).
+  std::string flag;
+  // `path` is the dotted name for messages. Throws ConfigError with the value's place.
+  std::function<void(void* object, const Node& value, const std::string& path)> set;
   std::function<Node(const void* object)> get;
 };
 
@@ -69,15 +80,52 @@ struct Row {
 class RowBuilder {
  public:
   explicit RowBuilder(Row* row) : row_(row) {}
-  RowBuilder& unit(std::string text) { row_->unit = std::move(text); return *this; }
-  RowBuilder& range(double min, double max) { row_->min = min; row_->max = max; return *this; }
-  RowBuilder& at_least(double min) { row_->min = min; return *this; }
-  RowBuilder& above(double min) { row_->min = min; row_->min_open = true; return *this; }
-  RowBuilder& choices(std::vector<std::string> words) { row_->choices = std::move(words); return *this; }
-  RowBuilder& effect(Effect effect) { row_->effect = effect; row_->is_switch = true; return *this; }
-  RowBuilder& tunable() { row_->tunable = row_->is_switch = true; return *this; }
+  RowBuilder& unit(std::string text) {
+    row_->unit = std::move(text);
+    return *this;
+  }
+  RowBuilder& range(double min, double max) {
+    row_->min = min;
+    row_->max = max;
+    return *this;
+  }
+  RowBuilder& at_least(double min) {
+    row_->min = min;
+    return *this;
+  }
+  RowBuilder& above(double min) {
+    row_->min = min;
+    row_->min_open = true;
+    return *this;
+  }
+  RowBuilder& at_most(double max) {
+    row_->max = max;
+    return *this;
+  }
+  RowBuilder& below(double max) {
+    row_->max = max;
+    row_->max_open = true;
+    return *this;
+  }
+  RowBuilder& choices(std::vector<std::string> words) {
+    row_->choices = std::move(words);
+    return *this;
+  }
+  RowBuilder& effect(Effect effect) {
+    row_->effect = effect;
+    row_->is_switch = true;
+    return *this;
+  }
+  RowBuilder& tunable() {
+    row_->tunable = row_->is_switch = true;
+    return *this;
+  }
   RowBuilder& alias(std::string path, std::function<Node(const Node&)> convert = {}, std::string note = {}) {
     row_->aliases.push_back({std::move(path), std::move(convert), std::move(note)});
+    return *this;
+  }
+  RowBuilder& flag(std::string word) {
+    row_->flag = std::move(word);
     return *this;
   }
 
@@ -93,14 +141,19 @@ struct Component {
     std::shared_ptr<const Component> component;
     std::function<void*(void* parent)> object;
     // Optional groups (std::optional<T> members) exist only when the YAML has them; null clears them.
-    std::function<void(void* parent)> create, clear;
+    std::function<void(void*parent)> create, clear;
     std::function<bool(const void* parent)> exists;
   };
+  std::string sentence;  // what the component is, for the docs
   std::vector<std::unique_ptr<Row>> rows;
   std::vector<Group> groups;
-  std::vector<std::string> targets;  // accepted `_target_` values (last dotted word is enough)
-  // Keys that are read and ignored because they mean nothing here (with the reason, shown in the docs); only for keys at the
-  // stated value: anything else must be implemented or refused by name.
+  // Accepted `_target_` values (last dotted word is enough). A row named "_target_", if there is one, receives the
+  // match.
+  std::vector<std::string> targets;
+  std::string shorthand;  // the row that a scalar in place of the map sets: `strategy: ddp` for `strategy: {name: ddp}`
+  std::function<std::shared_ptr<void>()> make;  // an object with the defaults
+  // Keys that are read and ignored because they mean nothing here (with the reason, shown in the docs); only for keys
+  // at the stated value: anything else must be implemented or refused by name.
   struct Accepted {
     std::string key;
     std::vector<std::string> values;  // texts that are fine; empty = any
@@ -110,25 +163,31 @@ struct Component {
 };
 
 namespace detail {
-template <class M> void set_member(M& member, const Node& value, const Row& row);
-template <class M> Node get_member(const M& member);
-template <class M> std::string type_name();
+template <class M>
+void set_member(M& member, const Node& value, const Row& row, const std::string& path);
+template <class M>
+Node get_member(const M& member);
+template <class M>
+std::string type_name();
 }  // namespace detail
 
 template <class T>
 class Table {
  public:
-  Table() : component_(std::make_shared<Component>()) {}
+  Table() : component_(std::make_shared<Component>()) {
+    component_->make = [] { return std::static_pointer_cast<void>(std::make_shared<T>()); };
+  }
 
   template <class M>
   RowBuilder add(std::string name, M T::*member, std::string sentence) {
+    require_new(name);
     auto row = std::make_unique<Row>();
     Row* raw = row.get();
     row->name = std::move(name);
     row->sentence = std::move(sentence);
     row->type = detail::type_name<M>();
-    row->set = [member, raw](void* object, const Node& value) {
-      detail::set_member(static_cast<T*>(object)->*member, value, *raw);
+    row->set = [member, raw](void* object, const Node& value, const std::string& path) {
+      detail::set_member(static_cast<T*>(object)->*member, value, *raw, path);
     };
     row->get = [member](const void* object) { return detail::get_member(static_cast<const T*>(object)->*member); };
     component_->rows.push_back(std::move(row));
@@ -138,6 +197,7 @@ class Table {
   // A nested component with a table of its own.
   template <class G>
   Table& group(std::string name, G T::*member, std::string sentence = {}) {
+    require_new(name);
     Component::Group group;
     group.name = std::move(name);
     group.sentence = std::move(sentence);
@@ -148,6 +208,7 @@ class Table {
   }
   template <class G>
   Table& group(std::string name, std::optional<G> T::*member, std::string sentence = {}) {
+    require_new(name);
     Component::Group group;
     group.name = std::move(name);
     group.sentence = std::move(sentence);
@@ -166,7 +227,18 @@ class Table {
     return *this;
   }
 
-  Table& target(std::string name) { component_->targets.push_back(std::move(name)); return *this; }
+  Table& about(std::string sentence) {
+    component_->sentence = std::move(sentence);
+    return *this;
+  }
+  Table& shorthand(std::string row) {
+    component_->shorthand = std::move(row);
+    return *this;
+  }
+  Table& target(std::string name) {
+    component_->targets.push_back(std::move(name));
+    return *this;
+  }
   Table& accept(std::string key, std::vector<std::string> values, std::string reason) {
     component_->accepted.push_back({std::move(key), std::move(values), std::move(reason)});
     return *this;
@@ -174,6 +246,11 @@ class Table {
   std::shared_ptr<const Component> component() const { return component_; }
 
  private:
+  void require_new(const std::string& name) const {
+    for (const auto& row : component_->rows) REDLINE_CHECK(row->name != name, "a component declares each option once");
+    for (const auto& group : component_->groups)
+      REDLINE_CHECK(group.name != name, "a component declares each option once");
+  }
   std::shared_ptr<Component> component_;
 };
 

@@ -1,7 +1,8 @@
 // From files and flags to bound structs, and back to a dump with the origin of every value.
 //
-// A job is a list of sections: a dotted path and the object that owns it ("trainer", "exp_manager", "model", "model.train_ds",
-// "model.optim", ...). A key belongs to the deepest section on its path, so rooms own their options without seeing each other.
+// A job is a list of sections: a dotted path and the object that owns it ("trainer", "exp_manager", "model",
+// "model.train_ds", "model.optim", ...). A key belongs to the deepest section on its path, so rooms own their options
+// without seeing each other.
 #pragma once
 
 #include <filesystem>
@@ -19,12 +20,13 @@ namespace redline::config {
 struct RequestSource {
   std::optional<std::filesystem::path> file;  // or --config-path/--config-name, joined by the command line
   std::optional<std::string> preset;
-  std::vector<std::string> overrides;  // in the order typed: "a.b=1", "+a=1", "~a", "--a.b=1", "--a.b", "1", "--no-x", "--flag"
+  std::vector<std::string>
+      overrides;  // in the order typed: "a.b=1", "+a=1", "~a", "--a.b=1", "--a.b", "1", "--no-x", "--flag"
 };
 
-// The merged tree: `base:` files, then the file, then the preset, then flags; `${a.b}` references replaced (circles are errors);
-// `presets` and `base` removed. Limits against hostile files: 1 MiB, 100,000 nodes, depth 64, no anchors, aliases or tags.
-// `flags_of` tells which bare flags exist and which of them are boolean (from the schema).
+// The merged tree: `base:` files, then the file, then the preset, then flags; `${a.b}` references replaced (circles are
+// errors); `presets` and `base` removed. Limits against hostile files: 1 MiB, 100,000 nodes, depth 64, no anchors,
+// aliases or tags. `flags_of` tells which bare flags exist and which of them are boolean (from the schema).
 class Schema;
 Node read_request(const RequestSource& source, const Schema& schema);
 Node read_yaml_file(const std::filesystem::path& path);
@@ -74,11 +76,12 @@ class Resolved {
   std::vector<ResolvedValue> values_;
 };
 
-// Fills every section's object from the request. Unknown keys, wrong types and values out of range throw ConfigError with place
-// and "did you mean". Returns the request's values with origins.
+// Fills every section's object from the request. Unknown keys, wrong types and values out of range throw ConfigError
+// with place and "did you mean". Returns the request's values with origins.
 Resolved bind(const Node& request, Schema& schema);
 
-// Reads the objects again after components have resolved their `auto`s: changed values get origin Resolved, the others keep theirs.
+// Reads the objects again after components have resolved their `auto`s: changed values get origin Resolved, the others
+// keep theirs.
 Resolved snapshot(const Schema& schema, const Resolved& bound);
 
 }  // namespace redline::config

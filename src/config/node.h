@@ -17,6 +17,7 @@ struct Origin {
   OriginKind kind = OriginKind::Default;
   std::string source;  // file path, preset name, or the flag as typed
   int line = 0, column = 0;
+  std::string alias;  // what was written, when it was written under another name: "runner.max_iters: 100"
   // "recipes/x.yaml:14:7", "flag --trainer.precision", "default", ...
   std::string text() const;
 };
@@ -49,11 +50,14 @@ class Node {
   const std::vector<Entry>& entries() const { return entries_; }
   std::vector<Entry>& entries() { return entries_; }
 
-  const Node* find(std::string_view key) const;              // direct child
-  const Node* find_path(std::string_view dotted) const;      // "trainer.precision"; list indices as numbers
+  const Node* find(std::string_view key) const;          // direct child
+  const Node* find_path(std::string_view dotted) const;  // "trainer.precision"; list indices as numbers
   Node* find_path(std::string_view dotted);
-  Node& set_path(std::string_view dotted, Node value);       // creates maps on the way; throws ConfigError through a scalar
+  Node& set_path(std::string_view dotted, Node value);  // creates maps on the way; throws ConfigError through a scalar
   bool remove_path(std::string_view dotted);
+
+  // Same kind, text and children, in any order of keys; origins do not count.
+  bool operator==(const Node& other) const;
 
   Origin origin;
 
