@@ -1,0 +1,128 @@
+#include "tune/certify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "measure/statistics.h"
+
+namespace redline::tune {
+
+const char* certificate_name(CertificateVerdict verdict) {
+  switch (verdict) {
+    case CertificateVerdict::Identical:
+      return "identical";
+    case CertificateVerdict::WithinNoise:
+      return "within rounding noise";
+    case CertificateVerdict::SameCurve:
+      return "same curve";
+    case CertificateVerdict::TrainsDifferently:
+      return "trains differently";
+    case CertificateVerdict::Different:
+      return "different";
+  }
+  return "?";
+}
+
+bool CertificateJudgement::accepted(bool consent) const {
+  return verdict == CertificateVerdict::Identical || verdict == CertificateVerdict::WithinNoise ||
+         verdict == CertificateVerdict::SameCurve || (verdict == CertificateVerdict::TrainsDifferently && consent);
+}
+
+namespace {
+
+constexpr double kFloor = 2e-7;       // one float32 rounding of a loss
+constexpr double kNoiseFactor = 4.0;  // the winner may stray four times as far as the reference did from itself
+
+double relative_difference(double a, double b) {
+  if (!std::isfinite(a) || !std::isfinite(b)) return INFINITY;
+  return std::abs(a - b) / std::max({std::abs(a), std::abs(b), 1e-12});
+}
+
+// Rounding differences grow along a run, so the envelope at a step is the largest seen up to it, over all noise runs.
+std::vector<double> noise_envelope(const CertificateEvidence& evidence) {
+  std::vector<double> envelope(evidence.reference.size(), kFloor);
+  for (const auto& run : evidence.reference_noise)
+    for (size_t i = 0; i < std::min(run.size(), envelope.size()); ++i)
+      envelope[i] = std::max(envelope[i], relative_difference(run[i], evidence.reference[i]));
+  for (size_t i = 1; i < envelope.size(); ++i) envelope[i] = std::max(envelope[i], envelope[i - 1]);
+  return envelope;
+}
+
+CertificateJudgement judge_step_by_step(const CertificateEvidence& evidence) {
+  CertificateJudgement judgement;
+  const std::vector<double> envelope = noise_envelope(evidence);
+  bool identical = true;
+  for (size_t i = 0; i < evidence.reference.size(); ++i) {
+    const double difference = relative_difference(evidence.winner[i], evidence.reference[i]);
+    identical = identical && evidence.winner[i] == evidence.reference[i];
+    judgement.largest_difference = std::max(judgement.largest_difference, difference);
+    judgement.tolerance = std::max(judgement.tolerance, kNoiseFactor * envelope[i]);
+    if (difference > kNoiseFactor * envelope[i] && judgement.first_outside < 0)
+      judgement.first_outside = static_cast<int>(i) + 1;
+  }
+  judgement.verdict = identical                     ? CertificateVerdict::Identical
+                      : judgement.first_outside < 0 ? CertificateVerdict::WithinNoise
+                                                    : CertificateVerdict::Different;
+  const auto steps = evidence.reference.size();
+  if (identical)
+    judgement.sentence = fmt::format("All {} losses are equal to the last bit.", steps);
+  else if (judgement.first_outside < 0)
+    judgement.sentence = fmt::format("{} losses differ by at most {:.1e}, within the measured rounding noise ({:.1e}).",
+                                     steps, judgement.largest_difference, judgement.tolerance);
+  else
+    judgement.sentence = fmt::format(
+        "From step {} on the losses differ by more than rounding explains (up to {:.1e}, allowed {:.1e}): this is "
+        "another training.",
+        judgement.first_outside, judgement.largest_difference, judgement.tolerance);
+  return judgement;
+}
+
+// Mean loss over the last half, where curves have settled, against the spread of seeds there.
+CertificateJudgement judge_curve(const CertificateEvidence& evidence) {
+  CertificateJudgement judgement;
+  const auto tail = [](const std::vector<double>& losses) {
+    double sum = 0;
+    const size_t begin = losses.size() / 2;
+    for (size_t i = begin; i < losses.size(); ++i) sum += losses[i];
+    return sum / static_cast<double>(losses.size() - begin);
+  };
+  std::vector<double> seeds = {tail(evidence.reference)};
+  for (const auto& run : evidence.reference_seeds) seeds.push_back(tail(run));
+  const auto [low, high] = std::minmax_element(seeds.begin(), seeds.end());
+  const double spread = *high - *low, mine = tail(evidence.winner);
+  judgement.tolerance = spread / std::max(1e-12, std::abs(seeds[0]));
+  judgement.largest_difference = relative_difference(mine, seeds[0]);
+  const bool better = mine < *low, inside = mine <= *high + 0.5 * spread && mine >= *low - 0.5 * spread;
+  const bool optimisation = evidence.effect == config::Effect::Optimisation || evidence.effect == config::Effect::Model;
+  const std::string numbers =
+      fmt::format("loss {:.4f} against {:.4f} to {:.4f} over {} seeds", mine, *low, *high, seeds.size());
+  if (!std::isfinite(mine) || (!optimisation && !evidence.same_samples_per_epoch)) {
+    judgement.sentence = std::isfinite(mine) ? "An epoch does not hold the same samples." : "The loss is not finite.";
+  } else if (optimisation && (inside || better)) {
+    judgement.verdict = CertificateVerdict::TrainsDifferently;
+    judgement.sentence = "Trains differently, and no worse at equal samples seen: " + numbers + ".";
+  } else if (!optimisation && inside) {
+    judgement.verdict = CertificateVerdict::SameCurve;
+    judgement.sentence = "Same samples per epoch, and a curve within the spread of seeds: " + numbers + ".";
+  } else {
+    judgement.sentence = "Outside the spread of seeds: " + numbers + ".";
+  }
+  return judgement;
+}
+
+}  // namespace
+
+CertificateJudgement judge_certificate(const CertificateEvidence& evidence) {
+  CertificateJudgement judgement;
+  if (evidence.reference.empty() || evidence.winner.size() != evidence.reference.size()) {
+    judgement.sentence = fmt::format("The winner made {} steps where the reference made {}.", evidence.winner.size(),
+                                     evidence.reference.size());
+    return judgement;
+  }
+  const bool exact = evidence.effect == config::Effect::Nothing || evidence.effect == config::Effect::Numerics;
+  return exact ? judge_step_by_step(evidence) : judge_curve(evidence);
+}
+
+}  // namespace redline::tune

@@ -1,0 +1,37 @@
+// Does the winner train like the reference? Judged on loss sequences over the same samples; nothing here runs anything.
+// The tolerance is measured, not guessed: how far the reference is from itself under another rounding (threads,
+// perturbed last bits), and how far seeds lie apart.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/fields.h"
+
+namespace redline::tune {
+
+enum class CertificateVerdict { Identical, WithinNoise, SameCurve, TrainsDifferently, Different };
+const char* certificate_name(CertificateVerdict verdict);
+
+// Losses per step, aligned; for `order` and `optimisation`, per equal number of samples seen.
+struct CertificateEvidence {
+  config::Effect effect = config::Effect::Nothing;  // strongest effect among the winner's switches
+  std::vector<double> reference, winner;
+  std::vector<std::vector<double>> reference_noise;  // the reference under other rounding, same samples
+  std::vector<std::vector<double>> reference_seeds;  // the reference under other seeds (order and optimisation)
+  bool same_samples_per_epoch = true;
+};
+
+struct CertificateJudgement {
+  CertificateVerdict verdict = CertificateVerdict::Different;
+  double largest_difference = 0;  // relative
+  double tolerance = 0;           // relative, as measured
+  int first_outside = -1;         // step, or -1
+  std::string sentence;
+  bool accepted(bool consent_to_optimisation) const;
+};
+
+CertificateJudgement judge_certificate(const CertificateEvidence& evidence);
+
+}  // namespace redline::tune

@@ -1,0 +1,61 @@
+#include "tune/race.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace redline::tune {
+
+namespace {
+
+// Standard normal quantile for p in (0.5, 1): Abramowitz and Stegun 26.2.23, absolute error below 4.5e-4.
+double normal_quantile(double p) {
+  const double t = std::sqrt(-2.0 * std::log(1.0 - p));
+  return t -
+         (2.515517 + 0.802853 * t + 0.010328 * t * t) / (1.0 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t * t * t);
+}
+
+// Student's t quantile: exact for two degrees of freedom, else the Cornish-Fisher expansion (Abramowitz and
+// Stegun 26.7.5). Three blocks have heavy tails that a bootstrap of three values cannot see.
+double student_quantile(double p, double freedom) {
+  if (freedom <= 2) return (2 * p - 1) / std::sqrt(2 * p * (1 - p));
+  const double z = normal_quantile(p), z3 = z * z * z, z5 = z3 * z * z, z7 = z5 * z * z;
+  return z + (z3 + z) / (4 * freedom) + (5 * z5 + 16 * z3 + 3 * z) / (96 * freedom * freedom) +
+         (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * freedom * freedom * freedom);
+}
+
+struct LogInterval {
+  double low, high;
+};
+
+// Interval of the mean log ratio over blocks.
+LogInterval log_interval(const std::vector<double>& a, const std::vector<double>& b, double error) {
+  const auto count = static_cast<double>(a.size());
+  double mean = 0, square = 0;
+  for (size_t i = 0; i < a.size(); ++i) mean += std::log(a[i] / b[i]) / count;
+  for (size_t i = 0; i < a.size(); ++i) square += std::pow(std::log(a[i] / b[i]) - mean, 2);
+  // At least 0.3 % spread: three blocks that agree by luck are not proof of a noiseless machine.
+  const double deviation = std::max(0.003, std::sqrt(square / (count - 1)));
+  const double width = student_quantile(1.0 - error / 2, count - 1) * deviation / std::sqrt(count);
+  return {mean - width, mean + width};
+}
+
+}  // namespace
+
+void Race::add(double a_seconds, double b_seconds) {
+  a_.push_back(a_seconds);
+  b_.push_back(b_seconds);
+}
+
+RaceDecision Race::decide() const {
+  if (blocks() < options_.least_blocks) return RaceDecision::Continue;
+  const int looks = options_.most_blocks - options_.least_blocks + 1;
+  const LogInterval interval = log_interval(a_, b_, options_.error / looks);
+  const double least = std::log1p(options_.least_gain);
+  if (interval.low > 0 && (interval.low + interval.high) / 2 > least) return RaceDecision::Better;
+  if (interval.high < least) return RaceDecision::NotBetter;
+  return blocks() >= options_.most_blocks ? RaceDecision::NotBetter : RaceDecision::Continue;
+}
+
+measure::RatioEstimate Race::estimate() const { return measure::compare_blocks(a_, b_); }
+
+}  // namespace redline::tune

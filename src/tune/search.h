@@ -1,0 +1,84 @@
+// The order of trials: an ask-and-tell object without clock or threads. Ask next() for two settings to run in one
+// interleaved block, tell it their seconds per sample (or that one failed), until it has nothing left worth a block or
+// the budget is gone. Always has a best so far.
+//
+// 1. each candidate alone against the reference (the ledger's add-one-in), most promising first; candidates whose
+// ceiling is below
+//    2 % are not tried. 2. the winners are added one by one to the best (largest first), each addition raced. 3. from
+//    the best, each switch is taken out again (leave-one-out); one that no longer helps is dropped.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tune/race.h"
+#include "tune/setting.h"
+
+namespace redline::tune {
+
+struct SearchOptions {
+  double budget_seconds = 180;
+  double least_gain = 0.02;
+  RaceOptions race;
+  bool leave_one_out = true;
+};
+
+struct Trial {
+  Setting a, b;  // b challenges a
+  std::string reason;
+  int block = 0;
+};
+
+enum class EntryState { Untried, Better, NotBetter, Failed, Pruned, OutOfBudget };
+
+struct Entry {
+  Candidate candidate;
+  EntryState state = EntryState::Untried;
+  std::optional<measure::RatioEstimate> alone;    // against the reference
+  std::optional<measure::RatioEstimate> removed;  // best without it against best: < 1 means it helps
+  std::string note;                               // why pruned or how it failed
+};
+
+class Search {
+ public:
+  Search(std::vector<Candidate> candidates, SearchOptions options);
+
+  // The next block, or nothing: done or out of budget. `spent_seconds` is what has been used so far.
+  std::optional<Trial> next(double spent_seconds);
+  // Seconds per sample of both; nullopt for one that failed, with the reason.
+  void report(std::optional<double> a_seconds, std::optional<double> b_seconds, const std::string& failure = {});
+
+  const Setting& best() const { return best_; }
+  const std::vector<Entry>& entries() const { return entries_; }
+  // Product of what untried candidates might still gain (their ceilings, or their predictions where there is none):
+  // 0.07 = at most 7 %.
+  double untested_gain() const;
+  bool out_of_budget() const { return out_of_budget_; }
+  int blocks() const { return blocks_; }
+
+ private:
+  enum class Stage { AddOneIn, Combine, LeaveOneOut, Done };
+  bool start_next_race();
+  bool start_add_one_in();
+  bool start_combine();
+  bool start_leave_one_out();
+  void finish_race(bool better);
+  void begin_combine();
+
+  SearchOptions options_;
+  std::vector<Entry> entries_;
+  std::vector<size_t> order_;    // entries by predicted gain
+  std::vector<size_t> winners_;  // to combine, by measured gain
+  std::vector<size_t> members_;  // of the best setting
+  size_t cursor_ = 0;
+  Stage stage_ = Stage::AddOneIn;
+  Setting best_;
+  std::optional<Race> race_;
+  Trial trial_;
+  size_t racing_ = 0;
+  int blocks_ = 0;
+  bool out_of_budget_ = false;
+};
+
+}  // namespace redline::tune

@@ -1,0 +1,104 @@
+#include "tune/search.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "core/philox.h"
+
+namespace redline::tune {
+namespace {
+
+using SpeedOf = std::function<double(const Setting&)>;  // samples per second; <= 0 fails
+
+struct Outcome {
+  Setting best;
+  double spent = 0;
+};
+
+Outcome run_search(Search& search, const SpeedOf& speed, double noise, uint64_t seed, double seconds_per_block = 1) {
+  KeyedStream draw(seed, 0, 0, 9);
+  Outcome outcome;
+  while (const auto trial = search.next(outcome.spent)) {
+    const auto time = [&](const Setting& setting) -> std::optional<double> {
+      const double s = speed(setting);
+      if (s <= 0) return std::nullopt;
+      return std::exp(noise * draw.normal()) / s;
+    };
+    search.report(time(trial->a), time(trial->b), "out of memory");
+    outcome.spent += seconds_per_block;
+  }
+  outcome.best = search.best();
+  return outcome;
+}
+
+std::vector<Candidate> make_candidates() {
+  return {{"workers 1", {{"workers", "1"}}, 0.2, 1e9, config::Effect::Nothing, "workers"},
+          {"workers 2", {{"workers", "2"}}, 0.3, 1e9, config::Effect::Nothing, "workers"},
+          {"buckets", {{"buckets", "true"}}, 0.5, 1e9, config::Effect::Order, "buckets"},
+          {"bf16", {{"precision", "bf16-mixed"}}, 0.4, 1e9, config::Effect::Numerics, "precision"},
+          {"log 50", {{"log", "50"}}, 0.01, 0.003, config::Effect::Nothing, "log"}};
+}
+
+double plain_speed(const Setting& s) {
+  double speed = 100;
+  if (s.count("workers")) speed *= s.at("workers") == "1" ? 1.15 : 1.05;
+  if (s.count("buckets")) speed *= 1.4;
+  if (s.count("precision")) speed *= 0.3;
+  return speed;
+}
+
+TEST(Search, FindsTheBestCombination) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Search search(make_candidates(), {.budget_seconds = 1000});
+    const Outcome outcome = run_search(search, plain_speed, 0.015, seed);
+    EXPECT_EQ(setting_text(outcome.best), "buckets=true, workers=1") << seed;
+    EXPECT_EQ(search.entries()[3].state, EntryState::NotBetter);
+    EXPECT_EQ(search.entries()[4].state, EntryState::Pruned);
+    EXPECT_LT(search.entries()[3].alone->interval.high, 1.0);
+    EXPECT_DOUBLE_EQ(search.untested_gain(), 0);
+  }
+}
+
+TEST(Search, SeesThatTwoSwitchesDoTheSameThing) {
+  // Either removes the same bottleneck; together they gain no more.
+  const auto speed = [](const Setting& s) { return s.count("workers") || s.count("cache") ? 150.0 : 100.0; };
+  std::vector<Candidate> candidates = {{"workers", {{"workers", "1"}}, 0.5, 1e9, config::Effect::Nothing, "w"},
+                                       {"cache", {{"cache", "memory"}}, 0.4, 1e9, config::Effect::Nothing, "c"}};
+  Search search(candidates, {.budget_seconds = 1000});
+  EXPECT_EQ(run_search(search, speed, 0.01, 3).best.size(), 1u);
+}
+
+TEST(Search, AFailedTrialIsAResult) {
+  const auto speed = [](const Setting& s) { return s.count("batch") ? 0.0 : plain_speed(s); };
+  auto candidates = make_candidates();
+  candidates.push_back({"batch 64", {{"batch", "64"}}, 2.0, 1e9, config::Effect::Optimisation, "batch"});
+  Search search(candidates, {.budget_seconds = 1000});
+  EXPECT_EQ(setting_text(run_search(search, speed, 0.015, 1).best), "buckets=true, workers=1");
+  EXPECT_EQ(search.entries().back().state, EntryState::Failed);
+  EXPECT_EQ(search.entries().back().note, "out of memory");
+}
+
+TEST(Search, StopsAtTheBudgetWithABestSoFar) {
+  Search search(make_candidates(), {.budget_seconds = 4});
+  const Outcome outcome = run_search(search, plain_speed, 0.01, 1);
+  EXPECT_TRUE(search.out_of_budget());
+  EXPECT_LE(outcome.spent, 4);
+  EXPECT_EQ(setting_text(outcome.best), "buckets=true");
+  EXPECT_GT(search.untested_gain(), 0.3);
+}
+
+TEST(Search, NothingToGainNothingChanged) {
+  int changed = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Search search({make_candidates()[0]}, {.budget_seconds = 1000});
+    changed += !run_search(
+                    search, [](const Setting&) { return 100.0; }, 0.03, seed)
+                    .best.empty();
+  }
+  EXPECT_LE(changed, 5);
+}
+
+}  // namespace
+}  // namespace redline::tune
