@@ -196,8 +196,9 @@ std::string header_bytes(std::span<const StoredEntry> entries, const std::map<st
   for (const StoredEntry& entry : entries) {
     json += separator, append_json_text(json, entry.name);
     json += ":{\"dtype\":\"", json += stored_type_name(entry.type), json += "\",\"shape\":[";
-    for (size_t i = 0; i < entry.shape.size(); ++i) json += (i ? "," : "") + std::to_string(entry.shape[i]);
-    json += "],\"data_offsets\":[" + std::to_string(entry.begin) + "," + std::to_string(entry.end) + "]}";
+    for (size_t i = 0; i < entry.shape.size(); ++i) json += i ? "," : "", json += std::to_string(entry.shape[i]);
+    json += "],\"data_offsets\":[", json += std::to_string(entry.begin), json += ',', json += std::to_string(entry.end);
+    json += "]}";
     separator = ",";
   }
   json += '}';

@@ -79,7 +79,7 @@ TEST_F(SafetensorsTest, EveryTypeComesBackEqual) {
 
 TEST_F(SafetensorsTest, ThreadsFillTensorsThatCrossBlocks) {
   NamedTensors tensors;
-  for (int i = 0; i < 40; ++i) tensors.emplace_back("t" + std::to_string(i), torch::randn({(i * 7919) % 400'000 + 1}));
+  for (int i = 0; i < 40; ++i) tensors.emplace_back("t." + std::to_string(i), torch::randn({(i * 7919) % 400'000 + 1}));
   const auto path = directory_ / "big.safetensors";
   write_safetensors_atomic(path, tensors);
   const std::vector<uint32_t> sums = sums_of(path);
@@ -105,7 +105,8 @@ TEST_F(SafetensorsTest, DamageIsNamedByFileAndBlock) {
       FAIL() << "byte " << at;
     } catch (const DamagedError& error) {
       EXPECT_EQ(error.damage().block, at / kBlockBytes);
-      EXPECT_THAT(error.what(), HasSubstr("model.safetensors, block " + std::to_string(at / kBlockBytes)));
+      EXPECT_THAT(error.what(),
+                  HasSubstr(std::string("model.safetensors, block ").append(std::to_string(at / kBlockBytes))));
     }
     put(before);
   }
