@@ -2,11 +2,6 @@
 # linked to exactly the rooms that tools/rooms.txt allows.
 file(STRINGS "${CMAKE_SOURCE_DIR}/tools/rooms.txt" REDLINE_ROOM_LINES REGEX "^[a-z]+:")
 
-# One precompiled torch header for all rooms that use LibTorch; compiled once, reused.
-add_library(redline_torch_pch STATIC "${CMAKE_SOURCE_DIR}/cmake/pch.cpp")
-target_link_libraries(redline_torch_pch PRIVATE redline_flags redline_torch)
-target_precompile_headers(redline_torch_pch PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${CMAKE_SOURCE_DIR}/cmake/torch_pch.h>")
-
 function(redline_room NAME)
   cmake_parse_arguments(ROOM "TORCH" "" "SOURCES;TESTS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   set(depends "")
@@ -26,7 +21,7 @@ function(redline_room NAME)
   target_link_libraries(${lib} PUBLIC ${depends} ${ROOM_LIBRARIES} PRIVATE redline_flags)
   if(ROOM_TORCH)
     target_link_libraries(${lib} PUBLIC redline_torch)
-    target_precompile_headers(${lib} REUSE_FROM redline_torch_pch)
+    redline_use_torch_pch(${lib})
   else()
     target_link_libraries(${lib} PUBLIC redline_fmt)
   endif()
@@ -39,8 +34,7 @@ function(redline_room NAME)
     target_compile_definitions(${NAME}_test PRIVATE
       REDLINE_FIXTURES="${CMAKE_SOURCE_DIR}/tests/fixtures" REDLINE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     if(ROOM_TORCH)
-      target_compile_options(${NAME}_test PRIVATE -fPIC)  # the precompiled header was made with it, executables default to -fPIE
-      target_precompile_headers(${NAME}_test REUSE_FROM redline_torch_pch)
+      redline_use_torch_pch(${NAME}_test)
     endif()
     if(REDLINE_UNITY)
       set_target_properties(${NAME}_test PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)

@@ -7,7 +7,7 @@ unset(CMAKE_REQUIRED_FLAGS)
 
 add_library(redline_flags INTERFACE)
 target_compile_options(redline_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual -Werror
-  -fstack-protector-strong -fpch-preprocess
+  -fstack-protector-strong
   # g++ 12 sees overlaps in std::string's own operator+ that are not there (GCC bug 105651).
   -Wno-restrict -Wno-stringop-overflow)
 if(REDLINE_HAS_V3)

@@ -1,1 +1,0 @@
-// Carries the precompiled torch header; holds no code of its own.
