@@ -1,0 +1,178 @@
+#include "train/optim/optimizer.h"
+
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/error.h"
+
+namespace redline::train {
+
+namespace {
+
+bool keeps_first(const OptimizerSettings& s) { return s.kind != OptimizerKind::Sgd || s.momentum != 0.0; }
+bool keeps_second(const OptimizerSettings& s) { return s.kind != OptimizerKind::Sgd; }
+bool keeps_third(const OptimizerSettings& s) { return s.kind != OptimizerKind::Sgd && s.amsgrad; }
+
+const char* first_name(const OptimizerSettings& s) {
+  return s.kind == OptimizerKind::Sgd ? "momentum_buffer." : "exp_avg.";
+}
+
+}  // namespace
+
+void Optimizer::Lists::clear() {
+  for (auto* list : {&params, &grads, &first, &second, &third, &steps}) list->clear();
+}
+
+Optimizer::Optimizer(const OptimizerSettings& settings, std::vector<OptimizedParameter> parameters)
+    : settings_(settings), parameters_(std::move(parameters)), steps_(parameters_.size(), 0) {
+  const torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const OptimizedParameter& p = parameters_[i];
+    if (keeps_first(settings_)) first_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
+    if (keeps_second(settings_)) second_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
+    if (keeps_third(settings_)) third_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
+    auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
+      return g.lr_scale == p.lr_scale && g.weight_decay == p.weight_decay &&
+             parameters_[g.members[0]].value.device() == p.value.device() &&
+             parameters_[g.members[0]].value.scalar_type() == p.value.scalar_type();
+    });
+    if (group == groups_.end()) group = groups_.insert(groups_.end(), Group{p.lr_scale, p.weight_decay, {}});
+    group->members.push_back(i);
+  }
+  if (!parameters_.empty())
+    divisor_ = torch::ones({}, parameters_[0].value.options().dtype(torch::kFloat32).requires_grad(false));
+}
+
+torch::Tensor Optimizer::step_tensor(int64_t count) {
+  for (auto& [known, tensor] : step_tensors_)
+    if (known == count) return tensor;
+  // A slot from an earlier step is free again once its count is in the past of every parameter.
+  for (auto& [known, tensor] : step_tensors_) {
+    if (known != 0) continue;
+    known = count;
+    tensor.fill_(static_cast<double>(count));
+    return tensor;
+  }
+  step_tensors_.emplace_back(count, torch::full({}, static_cast<double>(count), divisor_.options()));
+  return step_tensors_.back().second;
+}
+
+void Optimizer::step_group(const Group& group, double lr, const std::optional<torch::Tensor>& divisor) {
+  const double decay = group.weight_decay * decay_scale_;
+  for (const bool first_time : {true, false}) {  // SGD starts a momentum buffer with the gradient itself
+    lists_.clear();
+    for (size_t i : group.members) {
+      const torch::Tensor& value = parameters_[i].value;
+      torch::Tensor grad = value.grad();
+      if (!grad.defined()) continue;
+      const bool sgd_first = settings_.kind == OptimizerKind::Sgd && steps_[i] == 0;
+      if (sgd_first != first_time) continue;
+      if (grad.strides() != value.strides()) grad = torch::empty_like(value, at::MemoryFormat::Preserve).copy_(grad);
+      lists_.params.push_back(value);
+      lists_.grads.push_back(std::move(grad));
+      if (!first_.empty()) lists_.first.push_back(first_[i]);
+      if (!second_.empty()) lists_.second.push_back(second_[i]);
+      if (!third_.empty()) lists_.third.push_back(third_[i]);
+      ++steps_[i];
+      if (settings_.kind != OptimizerKind::Sgd) lists_.steps.push_back(step_tensor(steps_[i]));
+    }
+    if (lists_.params.empty()) continue;
+    const double rate = lr * group.lr_scale;
+    switch (settings_.kind) {
+      case OptimizerKind::AdamW:
+        at::_fused_adamw_(lists_.params, lists_.grads, lists_.first, lists_.second, lists_.third, lists_.steps, rate,
+                          settings_.beta1, settings_.beta2, decay, settings_.eps, settings_.amsgrad, settings_.maximize,
+                          divisor);
+        break;
+      case OptimizerKind::Adam:
+        at::_fused_adam_(lists_.params, lists_.grads, lists_.first, lists_.second, lists_.third, lists_.steps, rate,
+                         settings_.beta1, settings_.beta2, decay, settings_.eps, settings_.amsgrad, settings_.maximize,
+                         divisor);
+        break;
+      case OptimizerKind::Sgd:
+        at::_fused_sgd_(lists_.params, lists_.grads, lists_.first, decay, settings_.momentum, rate, settings_.dampening,
+                        settings_.nesterov, settings_.maximize, first_time, divisor);
+        break;
+    }
+  }
+}
+
+void Optimizer::step(double lr, double divisor) {
+  const torch::NoGradGuard no_grad;
+  std::optional<torch::Tensor> tensor;
+  if (divisor != 1.0) {
+    divisor_.fill_(divisor);
+    tensor = divisor_;
+  }
+  for (auto& [count, slot] : step_tensors_) count = 0;
+  for (const Group& group : groups_) step_group(group, lr, tensor);
+  lists_.clear();  // keeps no gradient alive
+}
+
+std::vector<torch::Tensor> Optimizer::gradients() const {
+  std::vector<torch::Tensor> result;
+  result.reserve(parameters_.size());
+  for (const OptimizedParameter& p : parameters_) result.push_back(p.value.grad());
+  return result;
+}
+
+void Optimizer::clear_gradients() {
+  for (OptimizedParameter& p : parameters_) p.value.mutable_grad().reset();
+}
+
+NamedTensors Optimizer::state() const {
+  NamedTensors state;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const std::string& name = parameters_[i].name;
+    if (!first_.empty()) state.emplace_back(first_name(settings_) + name, first_[i]);
+    if (!second_.empty()) state.emplace_back("exp_avg_sq." + name, second_[i]);
+    if (!third_.empty()) state.emplace_back("max_exp_avg_sq." + name, third_[i]);
+  }
+  state.emplace_back("steps", torch::tensor(steps_, torch::kInt64));
+  return state;
+}
+
+void Optimizer::load_state(const std::map<std::string, torch::Tensor>& state) {
+  const torch::NoGradGuard no_grad;
+  const NamedTensors mine = this->state();
+  if (mine.size() != state.size())
+    throw CheckpointError(
+        fmt::format("The checkpoint's optimiser has {} tensors, this job's has {}: the optimiser or the model differs.",
+                    state.size(), mine.size()));
+  for (const auto& [name, tensor] : mine) {
+    const auto found = state.find(name);
+    if (found == state.end()) throw CheckpointError(fmt::format("The checkpoint's optimiser lacks '{}'.", name));
+    if (found->second.sizes() != tensor.sizes())
+      throw CheckpointError(
+          fmt::format("The checkpoint's optimiser tensor '{}' has another shape than this model's.", name));
+    if (name == "steps") {
+      const torch::Tensor steps = found->second.to(torch::kInt64).contiguous();
+      std::copy_n(steps.const_data_ptr<int64_t>(), steps_.size(), steps_.begin());
+    } else {
+      tensor.copy_(found->second);
+    }
+  }
+}
+
+std::vector<torch::Tensor> Optimizer::state_tensors() const {
+  std::vector<torch::Tensor> all;
+  for (const auto* list : {&first_, &second_, &third_}) all.insert(all.end(), list->begin(), list->end());
+  return all;
+}
+
+std::vector<std::string> Optimizer::state_names() const {
+  std::vector<std::string> names;
+  const auto add = [&](bool has, const std::string& prefix) {
+    if (has)
+      for (const OptimizedParameter& p : parameters_) names.push_back(prefix + p.name);
+  };
+  add(!first_.empty(), first_name(settings_));
+  add(!second_.empty(), "exp_avg_sq.");
+  add(!third_.empty(), "max_exp_avg_sq.");
+  return names;
+}
+
+}  // namespace redline::train

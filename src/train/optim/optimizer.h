@@ -1,0 +1,76 @@
+// AdamW, Adam and SGD on LibTorch's fused kernels with state of our own: torch::optim has no fused path and is ten
+// times slower. All state is allocated at construction, so that a step allocates nothing and cannot fail half way.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/safetensors.h"
+
+namespace redline::train {
+
+enum class OptimizerKind { AdamW, Adam, Sgd };
+
+struct OptimizerSettings {
+  OptimizerKind kind = OptimizerKind::AdamW;
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  bool amsgrad = false, maximize = false;
+  double momentum = 0.0, dampening = 0.0;  // SGD
+  bool nesterov = false;
+};
+
+// A trainable parameter and what its rules say.
+struct OptimizedParameter {
+  std::string name;
+  torch::Tensor value;
+  double lr_scale = 1.0, weight_decay = 0.0;
+};
+
+class Optimizer {
+ public:
+  Optimizer(const OptimizerSettings& settings, std::vector<OptimizedParameter> parameters);
+
+  // One step of every parameter that has a gradient, with gradients divided by `divisor` (the fused kernels do it while
+  // reading).
+  void step(double lr, double divisor);
+  // decay_scale multiplies every parameter's weight decay (schedules of weight decay).
+  void set_decay_scale(double scale) { decay_scale_ = scale; }
+
+  const std::vector<OptimizedParameter>& parameters() const { return parameters_; }
+  std::vector<torch::Tensor> gradients() const;  // in the order of parameters(); undefined where there is none
+  void clear_gradients();
+
+  // "exp_avg.<parameter>", ..., and "steps" (int64, one per parameter).
+  NamedTensors state() const;
+  // Names must match exactly; throws CheckpointError naming the first that does not.
+  void load_state(const std::map<std::string, torch::Tensor>& state);
+  std::vector<torch::Tensor> state_tensors() const;  // floating state, for finiteness checks
+  std::vector<std::string> state_names() const;
+
+ private:
+  struct Group {  // equal lr scale and weight decay
+    double lr_scale, weight_decay;
+    std::vector<size_t> members;
+  };
+  struct Lists {  // arguments of one fused call, reused from step to step
+    std::vector<torch::Tensor> params, grads, first, second, third, steps;
+    void clear();
+  };
+  void step_group(const Group& group, double lr, const std::optional<torch::Tensor>& divisor);
+  torch::Tensor step_tensor(int64_t count);
+
+  OptimizerSettings settings_;
+  std::vector<OptimizedParameter> parameters_;
+  std::vector<Group> groups_;
+  std::vector<torch::Tensor> first_, second_, third_;  // Adam: exp_avg, exp_avg_sq, max; SGD: momentum buffer
+  std::vector<int64_t> steps_;
+  std::vector<std::pair<int64_t, torch::Tensor>> step_tensors_;  // distinct counts in this step
+  torch::Tensor divisor_;
+  double decay_scale_ = 1.0;
+  Lists lists_;
+};
+
+}  // namespace redline::train
