@@ -1,51 +1,53 @@
-// What the WAV and FLAC decoders share with audio.cpp: frames to read, and where they go. Not for other rooms or
-// sources.
+// What the WAV and FLAC decoders share with audio.cpp: which frames to read and where they go. Not for use outside
+// codecs/.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <variant>
-#include <vector>
 
 #include "data/codecs/audio.h"
+#include "data/codecs/refusal.h"
 
 namespace redline::data::codecs {
-
-// A refusal without the sample's name; audio.cpp adds it.
-struct Refusal {
-  std::string reason;
-};
 
 // Frames [first, first + count) of the file; count -1 = to the end.
 struct FrameRange {
   int64_t first = 0, count = -1;
 };
 
-// Planar float output in a buffer that is reused by the thread: channel c starts at c * stride. Mixed down to one plane
-// on request.
-struct PlanarAudio {
-  std::vector<float> samples;
-  int64_t stride = 0;
+// Memory for `planes` planes of `frames` floats each, one after another. Called once, when the exact number of frames
+// is known: so a decoder writes straight into the final array, or into scratch when the rate must be changed.
+using AllocatePlanes = std::function<float*(const AudioInfo& info, int32_t planes, int64_t frames)>;
+
+struct DecodedAudio {
+  AudioInfo info;
   int64_t frames = 0;
-  int32_t planes = 0;
 };
 
-// Chooses the frames once the header is known (the request is in seconds).
-std::variant<FrameRange, Refusal> choose_frames(const AudioInfo& info, const AudioRequest& request);
-std::optional<Refusal> check_info(const AudioInfo& info);
+template <class T>
+T load_little(std::span<const std::byte> bytes, size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;  // the machines we run on are little-endian
+}
 
-std::variant<AudioInfo, Refusal> probe_wav(std::span<const std::byte> head, uint64_t file_bytes);
-std::variant<AudioInfo, Refusal> probe_flac(std::span<const std::byte> head, uint64_t file_bytes);
-// Return the info and fill `out`; a non-finite sample refuses.
-std::variant<AudioInfo, Refusal> decode_wav(std::span<const std::byte> bytes, const AudioRequest& request,
-                                            PlanarAudio& out);
-std::variant<AudioInfo, Refusal> decode_flac(std::span<const std::byte> bytes, const AudioRequest& request,
-                                             PlanarAudio& out);
+std::optional<Refusal> check_info(const AudioInfo& info);
+// Chooses the frames once the header is known (the request is in seconds) and checks them against max_frames.
+std::variant<FrameRange, Refusal> choose_frames(const AudioInfo& info, const AudioRequest& request);
 
 bool looks_like_wav(std::span<const std::byte> bytes);
 bool looks_like_flac(std::span<const std::byte> bytes);
+std::variant<AudioInfo, Refusal> probe_wav(std::span<const std::byte> head, uint64_t file_bytes);
+std::variant<AudioInfo, Refusal> probe_flac(std::span<const std::byte> head, uint64_t file_bytes);
+std::variant<DecodedAudio, Refusal> decode_wav(std::span<const std::byte> bytes, const AudioRequest& request,
+                                               const AllocatePlanes& allocate);
+std::variant<DecodedAudio, Refusal> decode_flac(std::span<const std::byte> bytes, const AudioRequest& request,
+                                                const AllocatePlanes& allocate);
 
 }  // namespace redline::data::codecs

@@ -27,8 +27,11 @@ struct ImageInfo {
 
 struct ImageRequest {
   ImageDecode decode = ImageDecode::Exact;
-  std::optional<ResizeRequest> resize;    // box in pixels of the stored picture
-  int64_t max_pixels = int64_t{1} << 28;  // of the stored picture; larger headers are refused
+  std::optional<ResizeRequest> resize = std::nullopt;  // box in pixels of the stored picture
+  int64_t max_pixels = int64_t{1} << 28;               // of the stored picture; larger headers are refused
+  // Some cameras leave stray bytes between JPEG markers; a flipped bit looks the same, so it counts as damage unless
+  // said otherwise.
+  bool tolerate_extra_bytes = false;
 };
 
 using ImageResult = std::variant<Array, BadSample>;  // U8 [H, W, 3]

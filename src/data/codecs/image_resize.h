@@ -1,6 +1,6 @@
 // Antialiased resize of 8-bit RGB as Pillow does it: two passes of a convolution whose support grows with the shrink
-// factor, rounded to 8 bits between the passes. The fast path uses 16-bit coefficients (vpmaddwd) and may differ from
-// Pillow's 22-bit ones by 1 in rare pixels; reference::resize is Pillow's arithmetic bit for bit.
+// factor, rounded to 8 bits between the passes. The fast path uses 16-bit coefficients (vpmaddwd), which differ from
+// Pillow's 22-bit ones by one or two steps in rare pixels; reference::resize is Pillow's arithmetic bit for bit.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ struct CropBox {
 };
 
 struct ResizeRequest {
-  int32_t width = 0, height = 0;  // of the result
-  std::optional<CropBox> box;     // nullopt: the whole picture
+  int32_t width = 0, height = 0;              // of the result
+  std::optional<CropBox> box = std::nullopt;  // nullopt: the whole picture
   ResizeFilter filter = ResizeFilter::Bicubic;
   bool flip_horizontal = false;  // after the resize
 };
@@ -41,8 +41,8 @@ struct RgbView {
 
 RgbView rgb_view(const Array& image);  // U8 [H, W, 3]
 
-// The box must lie within the picture and be at least a hair wide; otherwise InternalError (callers draw boxes from the
-// known size).
+// The box must lie within the picture and have an area; InternalError otherwise (callers draw boxes from the known
+// size).
 Array resize_rgb(const RgbView& source, const ResizeRequest& request);  // U8 [height, width, 3]
 // The same, normalised and turned to planes in the last pass; `out` is F32 [3, height, width].
 void resize_normalize_rgb(const RgbView& source, const ResizeRequest& request, const Normalization& normalization,

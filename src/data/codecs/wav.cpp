@@ -1,0 +1,248 @@
+// WAV from memory: RIFF and RF64, PCM 8/16/24/32, float 32/64, WAVE_FORMAT_EXTENSIBLE. The declared size of the data
+// chunk is believed only when the bytes are there; the two sizes that streaming writers leave behind mean "to the end
+// of the file".
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "data/codecs/audio_parts.h"
+
+namespace redline::data::codecs {
+
+namespace {
+
+constexpr uint16_t kTagPcm = 1, kTagFloat = 3, kTagExtensible = 0xFFFE;
+
+struct WavLayout {
+  AudioInfo info;
+  bool is_float = false;
+  int32_t bits = 0;
+  size_t data_offset = 0;
+};
+
+bool has_id(std::span<const std::byte> bytes, size_t offset, const char (&id)[5]) {
+  return bytes.size() >= offset + 4 && std::memcmp(bytes.data() + offset, id, 4) == 0;
+}
+
+const char* wav_codec_name(uint16_t tag) {
+  switch (tag) {
+    case 2:
+      return "Microsoft ADPCM";
+    case 6:
+      return "A-law";
+    case 7:
+      return "mu-law";
+    case 0x11:
+      return "IMA ADPCM";
+    case 0x55:
+      return "MP3";
+    default:
+      return "an unknown codec";
+  }
+}
+
+std::optional<Refusal> parse_fmt(std::span<const std::byte> chunk, WavLayout& layout) {
+  if (chunk.size() < 16)
+    return Refusal{"its fmt chunk has " + std::to_string(chunk.size()) + " bytes; at least 16 are needed"};
+  uint16_t tag = load_little<uint16_t>(chunk, 0);
+  const int32_t channels = load_little<uint16_t>(chunk, 2);
+  const uint32_t rate = load_little<uint32_t>(chunk, 4);
+  const int32_t block_align = load_little<uint16_t>(chunk, 12);
+  layout.bits = load_little<uint16_t>(chunk, 14);
+  if (tag == kTagExtensible) {
+    // The rest of the GUID is the same for every format that was once a tag.
+    static constexpr unsigned char kGuidTail[14] = {0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xAA, 0, 0x38, 0x9B, 0x71};
+    if (chunk.size() < 40) return Refusal{"its extensible fmt chunk is too short"};
+    if (std::memcmp(chunk.data() + 26, kGuidTail, sizeof(kGuidTail)) != 0)
+      return Refusal{"it holds an unknown codec (sub-format GUID)"};
+    tag = load_little<uint16_t>(chunk, 24);
+  }
+  if (tag != kTagPcm && tag != kTagFloat) {
+    return Refusal{"it holds " + std::string(wav_codec_name(tag)) + " (format tag " + std::to_string(tag) +
+                   "); allowed are PCM of 8, 16, 24 or 32 bits and float of 32 or 64 bits"};
+  }
+  layout.is_float = tag == kTagFloat;
+  const bool known = layout.is_float
+                         ? (layout.bits == 32 || layout.bits == 64)
+                         : (layout.bits == 8 || layout.bits == 16 || layout.bits == 24 || layout.bits == 32);
+  if (!known)
+    return Refusal{"it has " + std::to_string(layout.bits) + (layout.is_float ? "-bit floats" : "-bit PCM") +
+                   ", which is not supported"};
+  if (channels == 0) return Refusal{"its header says 0 channels"};
+  if (block_align != channels * (layout.bits / 8)) return Refusal{"its block size does not fit channels and bits"};
+  layout.info.channels = channels;
+  layout.info.rate =
+      rate <= static_cast<uint32_t>(std::numeric_limits<int32_t>::max()) ? static_cast<int32_t>(rate) : -1;
+  return check_info(layout.info);
+}
+
+std::variant<WavLayout, Refusal> parse_wav(std::span<const std::byte> head, uint64_t file_bytes) {
+  if (head.size() < 12 || !looks_like_wav(head)) return Refusal{"it does not start like a WAV file"};
+  WavLayout layout;
+  layout.info.format = AudioFormat::Wav;
+  bool has_format = false;
+  uint64_t rf64_data_bytes = 0;
+  uint64_t position = 12;
+  while (position + 8 <= head.size()) {
+    const size_t at = static_cast<size_t>(position);
+    uint64_t size = load_little<uint32_t>(head, at + 4);
+    if (has_id(head, at, "data")) {
+      if (!has_format) return Refusal{"its data chunk comes before the fmt chunk"};
+      const uint64_t available = file_bytes - (position + 8);
+      const bool streamed = size >= 0x7FFFF000u && rf64_data_bytes == 0 && size > available;
+      if (size == 0xFFFFFFFFu && rf64_data_bytes > 0) size = rf64_data_bytes;
+      if (streamed) size = available;
+      if (size > available) {
+        return Refusal{"it is truncated: the header promises " + std::to_string(size) + " bytes of audio, " +
+                       std::to_string(available) + " are there"};
+      }
+      layout.data_offset = at + 8;
+      layout.info.frames = static_cast<int64_t>(size / static_cast<uint64_t>(layout.info.channels * (layout.bits / 8)));
+      return layout;
+    }
+    const uint64_t next = position + 8 + size + (size & 1);
+    if (next > file_bytes + 1) return Refusal{"it is truncated inside its header chunks"};
+    if (has_id(head, at, "ds64") && size >= 16 && position + 24 <= head.size())
+      rf64_data_bytes = load_little<uint64_t>(head, at + 16);
+    if (has_id(head, at, "fmt ")) {
+      if (position + 8 + size > head.size()) return Refusal{"its fmt chunk is cut off"};
+      if (auto refusal = parse_fmt(head.subspan(at + 8, static_cast<size_t>(size)), layout)) return *refusal;
+      has_format = true;
+    }
+    position = next;
+  }
+  return Refusal{head.size() < file_bytes
+                     ? "no audio data was found in its first " + std::to_string(head.size()) + " bytes"
+                     : std::string("it has no data chunk")};
+}
+
+// Loaders turn one stored sample at p into [-1, 1).
+struct LoadU8 {
+  static constexpr int kBytes = 1;
+  float operator()(const std::byte* p) const {
+    return (static_cast<float>(static_cast<uint8_t>(*p)) - 128.0f) * (1.0f / 128.0f);
+  }
+};
+struct LoadI16 {
+  static constexpr int kBytes = 2;
+  float operator()(const std::byte* p) const {
+    int16_t value;
+    std::memcpy(&value, p, 2);
+    return static_cast<float>(value) * (1.0f / 32768.0f);
+  }
+};
+struct LoadI24 {
+  static constexpr int kBytes = 3;
+  float operator()(const std::byte* p) const {
+    const uint32_t value =
+        static_cast<uint32_t>(p[0]) << 8 | static_cast<uint32_t>(p[1]) << 16 | static_cast<uint32_t>(p[2]) << 24;
+    return static_cast<float>(static_cast<int32_t>(value)) * (1.0f / 2147483648.0f);
+  }
+};
+struct LoadI32 {
+  static constexpr int kBytes = 4;
+  float operator()(const std::byte* p) const {
+    int32_t value;
+    std::memcpy(&value, p, 4);
+    return static_cast<float>(value) * (1.0f / 2147483648.0f);
+  }
+};
+struct LoadF32 {
+  static constexpr int kBytes = 4;
+  float operator()(const std::byte* p) const {
+    float value;
+    std::memcpy(&value, p, 4);
+    return value;
+  }
+};
+struct LoadF64 {
+  static constexpr int kBytes = 8;
+  float operator()(const std::byte* p) const {
+    double value;
+    std::memcpy(&value, p, 8);
+    constexpr double kMax = std::numeric_limits<float>::max();
+    return std::abs(value) <= kMax ? static_cast<float>(value) : std::numeric_limits<float>::quiet_NaN();
+  }
+};
+
+template <class Load>
+void convert_plane(const std::byte* data, int64_t frames, int32_t channels, int32_t channel, float* out) {
+  const Load load;
+  if (channels == 1) {
+    for (int64_t i = 0; i < frames; ++i) out[i] = load(data + i * Load::kBytes);
+    return;
+  }
+  const int64_t step = int64_t{channels} * Load::kBytes;
+  data += int64_t{channel} * Load::kBytes;
+  for (int64_t i = 0; i < frames; ++i) out[i] = load(data + i * step);
+}
+
+template <class Load>
+void mix_planes(const std::byte* data, int64_t frames, int32_t channels, float* out) {
+  const Load load;
+  const float scale = 1.0f / static_cast<float>(channels);
+  const int64_t step = int64_t{channels} * Load::kBytes;
+  for (int64_t i = 0; i < frames; ++i) {
+    float sum = 0.0f;
+    for (int32_t c = 0; c < channels; ++c) sum += load(data + i * step + int64_t{c} * Load::kBytes);
+    out[i] = sum * scale;
+  }
+}
+
+template <class Load>
+void convert_wav(const std::byte* data, int64_t frames, int32_t channels, const AudioRequest& request, float* out) {
+  if (!request.mono) {
+    for (int32_t c = 0; c < channels; ++c) convert_plane<Load>(data, frames, channels, c, out + c * frames);
+  } else if (channels > 1 && request.channel == kMixDown) {
+    mix_planes<Load>(data, frames, channels, out);
+  } else {
+    convert_plane<Load>(data, frames, channels, std::max(request.channel, 0), out);
+  }
+}
+
+using ConvertWav = void (*)(const std::byte*, int64_t, int32_t, const AudioRequest&, float*);
+ConvertWav converter_of(const WavLayout& layout) {
+  if (layout.is_float) return layout.bits == 32 ? convert_wav<LoadF32> : convert_wav<LoadF64>;
+  switch (layout.bits) {
+    case 8:
+      return convert_wav<LoadU8>;
+    case 16:
+      return convert_wav<LoadI16>;
+    case 24:
+      return convert_wav<LoadI24>;
+    default:
+      return convert_wav<LoadI32>;
+  }
+}
+
+}  // namespace
+
+bool looks_like_wav(std::span<const std::byte> bytes) {
+  return (has_id(bytes, 0, "RIFF") || has_id(bytes, 0, "RF64") || has_id(bytes, 0, "BW64")) && has_id(bytes, 8, "WAVE");
+}
+
+std::variant<AudioInfo, Refusal> probe_wav(std::span<const std::byte> head, uint64_t file_bytes) {
+  auto parsed = parse_wav(head, file_bytes);
+  if (auto* refusal = std::get_if<Refusal>(&parsed)) return std::move(*refusal);
+  return std::get<WavLayout>(parsed).info;
+}
+
+std::variant<DecodedAudio, Refusal> decode_wav(std::span<const std::byte> bytes, const AudioRequest& request,
+                                               const AllocatePlanes& allocate) {
+  auto parsed = parse_wav(bytes, bytes.size());
+  if (auto* refusal = std::get_if<Refusal>(&parsed)) return std::move(*refusal);
+  const WavLayout& layout = std::get<WavLayout>(parsed);
+  auto chosen = choose_frames(layout.info, request);
+  if (auto* refusal = std::get_if<Refusal>(&chosen)) return std::move(*refusal);
+  const FrameRange range = std::get<FrameRange>(chosen);
+
+  const int32_t channels = layout.info.channels;
+  const int64_t frame_bytes = int64_t{channels} * (layout.bits / 8);
+  float* out = allocate(layout.info, request.mono ? 1 : channels, range.count);
+  const std::byte* data = bytes.data() + layout.data_offset + range.first * frame_bytes;
+  converter_of(layout)(data, range.count, channels, request, out);
+  return DecodedAudio{layout.info, range.count};
+}
+
+}  // namespace redline::data::codecs
