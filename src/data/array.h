@@ -1,5 +1,6 @@
-// An n-dimensional array of plain memory: what samples and batches are made of before LibTorch sees them. Free of torch, so that the
-// worker core can be tested under ThreadSanitizer. data/tensor_batch.h hands the memory to LibTorch without a copy.
+// An n-dimensional array of plain memory: what samples and batches are made of before LibTorch sees them. Free of
+// torch, so that the worker core can be tested under ThreadSanitizer. data/tensor_batch.h hands the memory to LibTorch
+// without a copy.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +13,15 @@ namespace redline::data {
 
 enum class Dtype : uint8_t { F32, F64, I32, I64, U8, Bool };
 size_t dtype_size(Dtype dtype);
+const char* dtype_name(Dtype dtype);  // "float32", ...
 
 using Shape = std::vector<int64_t>;
 
-// Shared ownership of the memory, so that a decoded sample may sit in a cache and in a batch at once. Contiguous, row-major,
-// aligned to 64 bytes. Memory may come from a pinned pool: the deleter knows.
+// Memory aligned to 64 bytes, not initialised; large blocks are recycled. Throws std::bad_alloc.
+std::shared_ptr<void> allocate_block(size_t bytes);
+
+// Shared ownership of the memory, so that a decoded sample may sit in a cache and in a batch at once. Contiguous,
+// row-major, aligned to 64 bytes. Memory may come from a pinned pool: the deleter knows.
 class Array {
  public:
   Array() = default;

@@ -1,5 +1,5 @@
-// A decoded sample: named arrays. Names are the source's: "audio" (F32 [L]), "image" (U8 or F32 [3,H,W]), "label" (I64 []), and for
-// Parquet the column names.
+// A decoded sample: named arrays. Names are the source's: "audio" (F32 [L]), "image" (U8 or F32 [3,H,W]), "label" (I64
+// []), and for Parquet the column names.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,10 @@ struct Sample {
   }
   const Array* find(std::string_view name) const { return const_cast<Sample*>(this)->find(name); }
   void set(std::string name, Array value) {
-    if (Array* slot = find(name)) *slot = std::move(value);
-    else fields.emplace_back(std::move(name), std::move(value));
+    if (Array* slot = find(name))
+      *slot = std::move(value);
+    else
+      fields.emplace_back(std::move(name), std::move(value));
   }
 };
 

@@ -1,5 +1,5 @@
-// Where samples come from. A source knows its samples' lengths ahead (that is all the plan needs) and reads one sample by index.
-// Threads: read() is called by many workers at once and must not share mutable state without care.
+// Where samples come from. A source knows its samples' lengths ahead (that is all the plan needs) and reads one sample
+// by index. Threads: read() is called by many workers at once and must not share mutable state without care.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/philox.h"
 #include "data/sample.h"
 #include "measure/stage_clock.h"
 
@@ -34,7 +35,11 @@ class Source {
   virtual std::string name(int64_t index) const = 0;
   // Changes when the content or order of the source changes; part of the plan hash.
   virtual uint64_t fingerprint() const = 0;
-  // Samples that live together on disk and are read cheaply together (row groups, tars): group id of each sample; empty = none.
+  // Identity of one sample's content for the feature cache: changes when its file does. Called once per read, so a stat
+  // is fine.
+  virtual uint64_t content_key(int64_t index) const { return mix_key(fingerprint(), static_cast<uint64_t>(index)); }
+  // Samples that live together on disk and are read cheaply together (row groups, tars): group id of each sample; empty
+  // = none.
   virtual std::vector<int32_t> locality_groups() const { return {}; }
 };
 

@@ -1,5 +1,6 @@
-// What happens between decoding and collation. A task may hand data a SampleTransform, so that e.g. mel features are computed and
-// cached by workers although data knows no model. Every draw comes from KeyedStream(seed, epoch, sample, operation).
+// What happens between decoding and collation. A task may hand data a SampleTransform, so that e.g. mel features are
+// computed and cached by workers although data knows no model. Every draw comes from KeyedStream(seed, epoch, sample,
+// operation).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,9 @@ struct DrawKey {
   uint64_t seed = 0, epoch = 0;
 };
 
-// One sample at a time. Throws DataError only for a sample that cannot be used (it then counts as bad).
+// One sample at a time; any worker, several at once. Throws DataError only for a sample that cannot be used (it then
+// counts as bad). Arrays may be shared with the feature cache: a transform puts a new array in the place of an old one
+// and never writes into an array it did not make.
 class SampleTransform {
  public:
   virtual ~SampleTransform() = default;
@@ -25,7 +28,9 @@ class SampleTransform {
   virtual bool random() const = 0;
 };
 
-// Mixes the samples of one group (design: mix_group), e.g. noise and other speakers; acts before any split into micro-batches.
+// Mixes the samples of one group (design: mix_group), e.g. noise and other speakers; acts before any split into
+// micro-batches. The same rule for shared arrays. A rank that owns only some rows of a group still runs this on the
+// whole group.
 class GroupTransform {
  public:
   virtual ~GroupTransform() = default;
@@ -33,7 +38,8 @@ class GroupTransform {
   virtual std::string fingerprint() const = 0;
 };
 
-// How a field's rows become one array: padded along its first dimension with pad_value to the longest row (rounded up to a multiple).
+// How a field's rows become one array: padded along its first dimension with pad_value to the longest row (rounded up
+// to a multiple).
 struct CollateField {
   std::string name;
   double pad_value = 0.0;

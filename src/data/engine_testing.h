@@ -1,0 +1,134 @@
+// Small sources and loaders for the engine's tests.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <numeric>
+
+#include "core/hash.h"
+#include "core/philox.h"
+#include "data/memory_source.h"
+#include "data/ordered_loader.h"
+
+namespace redline::data::testing_engine {
+
+// A sample whose content is a function of its number: "x" F32 [length], "label" I64 [].
+inline Sample numbered_sample(int64_t i, int64_t length) {
+  Sample sample;
+  sample.id = i;
+  Array x = Array::empty(Dtype::F32, {length});
+  std::iota(x.as<float>().begin(), x.as<float>().end(), static_cast<float>(i));
+  Array label = Array::empty(Dtype::I64, {});
+  label.as<int64_t>()[0] = i;
+  sample.set("x", x);
+  sample.set("label", label);
+  return sample;
+}
+
+inline int64_t numbered_length(int64_t i) {
+  return 1 + static_cast<int64_t>(mix_key(7, static_cast<uint64_t>(i)) % 40);
+}
+
+inline std::shared_ptr<MemorySource> numbered_source(int64_t size) {
+  std::vector<Sample> samples;
+  std::vector<double> lengths;
+  for (int64_t i = 0; i < size; ++i) {
+    samples.push_back(numbered_sample(i, numbered_length(i)));
+    lengths.push_back(static_cast<double>(numbered_length(i)));
+  }
+  return std::make_shared<MemorySource>(std::move(samples), std::move(lengths));
+}
+
+// Calls a function instead of reading; for slow, bad and throwing samples.
+class HookedSource : public Source {
+ public:
+  using Hook = std::function<std::optional<BadSample>(int64_t)>;
+  HookedSource(std::shared_ptr<Source> inner, Hook hook) : inner_(std::move(inner)), hook_(std::move(hook)) {}
+  int64_t size() const override { return inner_->size(); }
+  ReadResult read(int64_t index, measure::StageClock::Slot& slot) const override {
+    if (auto bad = hook_(index)) return *bad;
+    return inner_->read(index, slot);
+  }
+  double length(int64_t index) const override { return inner_->length(index); }
+  std::string length_unit() const override { return inner_->length_unit(); }
+  std::string name(int64_t index) const override { return inner_->name(index); }
+  uint64_t fingerprint() const override { return inner_->fingerprint(); }
+
+ private:
+  std::shared_ptr<Source> inner_;
+  Hook hook_;
+};
+
+// Adds a keyed draw to every value, so that contents show epoch, seed and sample.
+class JitterTransform : public SampleTransform {
+ public:
+  void apply(Sample& sample, const DrawKey& key) const override {
+    KeyedStream stream(key.seed, key.epoch, static_cast<uint64_t>(sample.id), 11);
+    const Array& old = *sample.find("x");
+    Array x = Array::empty(Dtype::F32, old.shape());
+    for (size_t i = 0; i < x.as<float>().size(); ++i)
+      x.as<float>()[i] = old.as<float>()[i] + static_cast<float>(stream.uniform());
+    sample.set("x", x);
+  }
+  std::string fingerprint() const override { return "jitter"; }
+  bool random() const override { return true; }
+};
+
+// Adds to each sample the first value of a drawn partner of its group, as it was before mixing.
+class PartnerMix : public GroupTransform {
+ public:
+  void apply(std::span<Sample> group, const DrawKey& key) const override {
+    std::vector<float> first;
+    for (const Sample& sample : group) first.push_back(sample.find("x")->as<float>()[0]);
+    for (Sample& sample : group) {
+      KeyedStream stream(key.seed, key.epoch, static_cast<uint64_t>(sample.id), 12);
+      const float add = first[static_cast<size_t>(stream.uniform_int(0, static_cast<int64_t>(group.size()) - 1))];
+      Array x = Array::empty(Dtype::F32, sample.find("x")->shape());
+      for (size_t i = 0; i < x.as<float>().size(); ++i)
+        x.as<float>()[i] = sample.find("x")->as<float>()[i] + 1000.0f * add;
+      sample.set("x", x);
+    }
+  }
+  std::string fingerprint() const override { return "partner"; }
+};
+
+inline CollateSpec numbered_collate() {
+  CollateSpec spec;
+  spec.fields.push_back({"x", 0.0, 1, "x_len", false});
+  spec.fields.push_back({"label", 0.0, 1, "", false});
+  spec.counted_field = "x";
+  return spec;
+}
+
+struct LoaderOptions {
+  PlanSettings plan{.seed = 5, .shuffle = true, .batch_size = 4};
+  LoaderSettings loader;
+  bool jitter = false, mix = false;
+  std::shared_ptr<FeatureCache> cache;
+};
+
+inline std::unique_ptr<OrderedLoader> make_loader(std::shared_ptr<Source> source, LoaderOptions options) {
+  const Source* raw = source.get();
+  auto planner =
+      std::make_shared<Planner>(options.plan, PlanSource{source->size(), [raw](int64_t i) { return raw->length(i); },
+                                                         source->locality_groups(), source->fingerprint()});
+  std::vector<std::shared_ptr<const SampleTransform>> transforms;
+  if (options.jitter) transforms.push_back(std::make_shared<JitterTransform>());
+  JobRunner::Parts parts;
+  parts.chain = std::make_shared<SampleChain>(std::move(source), std::move(transforms), options.cache, planner);
+  if (options.mix) parts.group_transform = std::make_shared<PartnerMix>();
+  parts.collate = numbered_collate();
+  return std::make_unique<OrderedLoader>(std::move(options.loader), planner, std::move(parts));
+}
+
+// Ids and every byte of every field.
+inline uint64_t batch_hash(const Batch& batch, uint64_t hash) {
+  hash = hash64(std::as_bytes(std::span(batch.sample_ids)), hash);
+  for (const auto& [name, array] : batch.fields) {
+    hash = hash64(name, hash);
+    hash = hash64(std::span(static_cast<const std::byte*>(array.data()), array.num_bytes()), hash);
+  }
+  return hash;
+}
+
+}  // namespace redline::data::testing_engine
