@@ -44,16 +44,17 @@ class TarIndex {
  private:
   struct Entry {
     uint64_t offset, size;
-    uint64_t name_begin;
-    uint32_t name_size;
-    uint32_t unused;
+    uint64_t name_begin, name_size;
   };
   void add(std::string_view name, uint64_t offset, uint64_t size);
   void build_lookup();
+  std::string_view name_of(const Entry& entry) const {
+    return std::string_view(names_).substr(entry.name_begin, entry.name_size);
+  }
 
   std::string names_;
   std::vector<Entry> entries_;
-  std::vector<uint32_t> by_name_;  // entry numbers sorted by (name, position)
+  std::vector<uint32_t> lookup_;  // hash table of entry number + 1; 0 = free; the last of equal names
 };
 
 // WebDataset: members that share a path up to the first dot of the base name are one sample; "a/b.tar.gz" is key "a/b",
