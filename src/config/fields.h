@@ -51,7 +51,8 @@ struct Alias {
   std::string path;
   // Turns the alias's value into the field's; identity when empty. May throw ConfigError.
   std::function<Node(const Node&)> convert;
-  std::string note;  // printed in docs/options.md, e.g. "counts micro-iterations"
+  std::string note;      // printed in docs/options.md, e.g. "counts micro-iterations"
+  bool boolean = false;  // with `convert`: the alias itself is true or false, so the flag takes no word (`--use_amp`)
 };
 
 struct Row {
@@ -121,7 +122,12 @@ class RowBuilder {
     return *this;
   }
   RowBuilder& alias(std::string path, std::function<Node(const Node&)> convert = {}, std::string note = {}) {
-    row_->aliases.push_back({std::move(path), std::move(convert), std::move(note)});
+    row_->aliases.push_back({std::move(path), std::move(convert), std::move(note), false});
+    return *this;
+  }
+  // An alias that is true or false whatever the field is: `use_amp: true` for `precision: 16-mixed`.
+  RowBuilder& bool_alias(std::string path, std::function<Node(const Node&)> convert, std::string note = {}) {
+    row_->aliases.push_back({std::move(path), std::move(convert), std::move(note), true});
     return *this;
   }
   RowBuilder& flag(std::string word) {

@@ -59,6 +59,20 @@ std::string Origin::text() const {
   return words;
 }
 
+Origin Origin::key() const {
+  Origin place = *this;
+  if (key_line > 0) place.line = key_line, place.column = key_column;
+  return place;
+}
+
+bool reads_as_non_string(std::string_view text) {
+  if (text.empty() || text == "~" || text == "???") return true;
+  const std::string word = to_lower(text);
+  if (word == "null" || word == "y" || word == "n") return true;
+  const Node plain = Node::scalar(std::string(text));
+  return plain.as_bool() || plain.as_double();
+}
+
 Node Node::scalar(std::string text, bool quoted) {
   Node node;
   node.kind_ = Kind::Scalar;
@@ -112,6 +126,8 @@ const Node* Node::find(std::string_view key) const {
   return nullptr;
 }
 
+Node* Node::find(std::string_view key) { return const_cast<Node*>(std::as_const(*this).find(key)); }
+
 const Node* Node::find_path(std::string_view dotted) const {
   const Node* node = this;
   for (const std::string& word : split(dotted, '.')) {
@@ -148,7 +164,7 @@ Node& Node::set_path(std::string_view dotted, Node value) {
       node->kind_ = Kind::Map;
       node->origin = value.origin;
     }
-    Node* child = const_cast<Node*>(std::as_const(*node).find(word));
+    Node* child = node->find(word);
     node = child != nullptr ? child : &node->entries_.emplace_back(word, Node()).second;
   }
   *node = std::move(value);
@@ -169,12 +185,22 @@ bool Node::remove_path(std::string_view dotted) {
 }
 
 bool Node::operator==(const Node& other) const {
-  if (kind_ != other.kind_ || text_ != other.text_ || quoted_ != other.quoted_) return false;
+  if (kind_ != other.kind_ || text_ != other.text_) return false;
+  if (quoted_ != other.quoted_ && reads_as_non_string(text_)) return false;
   if (items_ != other.items_ || entries_.size() != other.entries_.size()) return false;
-  return std::all_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    const Node* twin = other.find(entry.first);
-    return twin != nullptr && *twin == entry.second;
-  });
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const bool same_place = other.entries_[i].first == entries_[i].first;
+    const Node* twin = same_place ? &other.entries_[i].second : other.find(entries_[i].first);
+    if (twin == nullptr || !(*twin == entries_[i].second)) return false;
+  }
+  return true;
+}
+
+size_t Node::count() const {
+  size_t total = 1;
+  for (const Node& item : items_) total += item.count();
+  for (const Entry& entry : entries_) total += entry.second.count();
+  return total;
 }
 
 }  // namespace redline::config

@@ -18,9 +18,17 @@ struct Origin {
   std::string source;  // file path, preset name, or the flag as typed
   int line = 0, column = 0;
   std::string alias;  // what was written, when it was written under another name: "runner.max_iters: 100"
+  int key_line = 0, key_column = 0;  // of the key in front of the value; 0 when there is none
   // "recipes/x.yaml:14:7", "flag --trainer.precision", "default", ...
   std::string text() const;
+  Origin key() const;  // the same with the key's place
 };
+
+struct Alias;
+
+// True for text that YAML would read as something else than a string when it stands without quotes: 8, 1e-3, yes, null,
+// ???.
+bool reads_as_non_string(std::string_view text);
 
 class Node {
  public:
@@ -53,13 +61,20 @@ class Node {
   const Node* find(std::string_view key) const;          // direct child
   const Node* find_path(std::string_view dotted) const;  // "trainer.precision"; list indices as numbers
   Node* find_path(std::string_view dotted);
+  Node* find(std::string_view key);
   Node& set_path(std::string_view dotted, Node value);  // creates maps on the way; throws ConfigError through a scalar
   bool remove_path(std::string_view dotted);
 
-  // Same kind, text and children, in any order of keys; origins do not count.
+  // Same kind, text and children, in any order of keys. Origins do not count, nor quotes around text that is no number,
+  // boolean, null or marker anyway.
   bool operator==(const Node& other) const;
 
+  // Number of nodes in this tree, itself included.
+  size_t count() const;
+
   Origin origin;
+  const Alias* unconverted =
+      nullptr;  // only inside read_request: an alias whose conversion waits for ${} to be replaced
 
  private:
   Kind kind_ = Kind::Null;

@@ -113,6 +113,8 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+size_t utf8_size(std::string_view text) { return decode_utf8(text).size; }
+
 std::string json_quote(std::string_view text) {
   std::string out = "\"";
   out.reserve(text.size() + 2);
@@ -161,7 +163,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 std::optional<std::string> did_you_mean(std::string_view word, std::span<const std::string> candidates) {
   if (word.empty() || word.size() > 256) return std::nullopt;
   const std::string wanted = fold_spelling(word);
-  const size_t limit = wanted.size() <= 3 ? 1 : wanted.size() <= 5 ? 2 : std::min<size_t>(wanted.size() / 3, 5);
+  const size_t limit = wanted.size() <= 4 ? 1 : wanted.size() <= 8 ? 2 : std::min<size_t>(wanted.size() / 3, 5);
   std::optional<std::string> best;
   size_t best_distance = limit + 1;
   for (const std::string& candidate : candidates) {

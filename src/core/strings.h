@@ -25,6 +25,9 @@ std::string printable(std::string_view text);
 // other.
 size_t edit_distance(std::string_view a, std::string_view b);
 
+// Bytes of the UTF-8 character at the front of a non-empty text; 0 when it is not valid UTF-8.
+size_t utf8_size(std::string_view text);
+
 // A JSON string with its quotes; invalid UTF-8 becomes U+FFFD, so that the result always parses.
 std::string json_quote(std::string_view text);
 

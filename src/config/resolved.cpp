@@ -1,0 +1,74 @@
+// What can be asked of a config once it is read: values, dump, hash.
+#include <algorithm>
+
+#include "config/job.h"
+#include "config/messages.h"
+#include "config/yaml_writer.h"
+#include "core/check.h"
+#include "core/hash.h"
+#include "core/strings.h"
+
+namespace redline::config {
+
+const ResolvedValue* Resolved::find(std::string_view path) const {
+  for (const ResolvedValue& value : values_) {
+    if (value.path == path) return &value;
+  }
+  return nullptr;
+}
+
+bool Resolved::has_section(std::string_view path) const {
+  return std::find(present_.begin(), present_.end(), path) != present_.end();
+}
+
+const Node& Resolved::require(std::string_view path) const {
+  const ResolvedValue* found = find(path);
+  REDLINE_CHECK(found != nullptr,
+                "only declared options of sections that are there can be required: " + std::string(path));
+  const Node& value = found->value;
+  if (value.is_missing_marker() || value.is_null() || (value.is_scalar() && value.text().empty())) {
+    fail_at(found->origin, std::string(path) + " must be given here; add it to the recipe or write " +
+                               std::string(path) + "=VALUE on the command line.");
+  }
+  return value;
+}
+
+std::vector<std::string> Resolved::still_auto() const {
+  std::vector<std::string> paths;
+  for (const ResolvedValue& value : values_) {
+    const bool may_be = value.row != nullptr && value.row->type.find("auto|") != std::string::npos;
+    if (may_be && value.value.is_scalar() && !value.value.quoted() && value.value.text() == "auto")
+      paths.push_back(value.path);
+  }
+  return paths;
+}
+
+// Sections that are present are there even when they have no value of their own, so that they are read back as present.
+Node Resolved::tree() const {
+  Node root = Node::map();
+  for (const std::string& path : present_) {
+    if (!path.empty() && root.find_path(path) == nullptr) root.set_path(path, Node::map());
+  }
+  for (const ResolvedValue& value : values_) {
+    Node node = value.value;
+    node.origin = value.origin;
+    root.set_path(value.path, std::move(node));
+  }
+  return root;
+}
+
+std::string Resolved::dump_yaml(bool with_origins) const { return write_yaml(tree(), with_origins); }
+std::string Resolved::dump_json() const { return write_json(tree()); }
+
+uint64_t Resolved::hash(const std::vector<std::string>& ignored_prefixes) const {
+  std::vector<std::string> lines;
+  for (const ResolvedValue& value : values_) {
+    const bool left_out = std::any_of(ignored_prefixes.begin(), ignored_prefixes.end(),
+                                      [&](const std::string& prefix) { return starts_with(value.path, prefix); });
+    if (!left_out) lines.push_back(value.path + "=" + write_yaml_flow(value.value) + "\n");
+  }
+  std::sort(lines.begin(), lines.end());
+  return hash64(join(lines, ""));
+}
+
+}  // namespace redline::config
