@@ -10,7 +10,7 @@ endif()
 # We need LibTorch's headers and libraries, nothing its package file adds (it looks for CUDA, kineto, protobuf).
 add_library(redline_torch INTERFACE)
 target_include_directories(redline_torch SYSTEM INTERFACE
-  "${REDLINE_SITE}/torch/include" "${REDLINE_SITE}/torch/include/torch/csrc/api/include")
+  "${CMAKE_SOURCE_DIR}/cmake/narrow" "${REDLINE_SITE}/torch/include" "${REDLINE_SITE}/torch/include/torch/csrc/api/include")
 target_link_libraries(redline_torch INTERFACE
   "${REDLINE_SITE}/torch/lib/libtorch.so" "${REDLINE_SITE}/torch/lib/libtorch_cpu.so" "${REDLINE_SITE}/torch/lib/libc10.so")
 target_compile_definitions(redline_torch INTERFACE FMT_HEADER_ONLY)
