@@ -12,6 +12,7 @@
 #include "config/fields.h"
 #include "config/job.h"
 #include "core/machine_facts.h"
+#include "data/source.h"
 #include "data/transform.h"
 #include "task/batch.h"
 #include "task/context.h"
@@ -84,6 +85,11 @@ class Task {
   virtual std::shared_ptr<data::GroupTransform> group_transform() const { return nullptr; }
   // The data format the task reads by default: "audio", "parquet", "images", "tensors".
   virtual std::string source_kind() const = 0;
+  // For "tensors": the samples themselves (training or validation); null: the task has none.
+  virtual std::shared_ptr<data::Source> source(bool training) const {
+    static_cast<void>(training);
+    return nullptr;
+  }
 
   virtual std::unique_ptr<Monitor> monitor() { return nullptr; }
   // Called after a committed step (KL schedules and the like advance here, never in loss()).

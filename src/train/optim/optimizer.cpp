@@ -35,11 +35,11 @@ Optimizer::Optimizer(const OptimizerSettings& settings, std::vector<OptimizedPar
     if (keeps_second(settings_)) second_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
     if (keeps_third(settings_)) third_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
     auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
-      return g.lr_scale == p.lr_scale && g.weight_decay == p.weight_decay &&
+      return g.lr_scale == p.lr_scale && g.weight_decay == p.weight_decay && g.name == p.group &&
              parameters_[g.members[0]].value.device() == p.value.device() &&
              parameters_[g.members[0]].value.scalar_type() == p.value.scalar_type();
     });
-    if (group == groups_.end()) group = groups_.insert(groups_.end(), Group{p.lr_scale, p.weight_decay, {}});
+    if (group == groups_.end()) group = groups_.insert(groups_.end(), Group{p.lr_scale, p.weight_decay, p.group, {}});
     group->members.push_back(i);
   }
   if (!parameters_.empty())
@@ -100,7 +100,7 @@ void Optimizer::step_group(const Group& group, double lr, const std::optional<to
   }
 }
 
-void Optimizer::step(double lr, double divisor) {
+void Optimizer::step(double lr, double divisor, const std::vector<std::string>& groups) {
   const torch::NoGradGuard no_grad;
   std::optional<torch::Tensor> tensor;
   if (divisor != 1.0) {
@@ -108,7 +108,9 @@ void Optimizer::step(double lr, double divisor) {
     tensor = divisor_;
   }
   for (auto& [count, slot] : step_tensors_) count = 0;
-  for (const Group& group : groups_) step_group(group, lr, tensor);
+  for (const Group& group : groups_)
+    if (groups.empty() || std::find(groups.begin(), groups.end(), group.name) != groups.end())
+      step_group(group, lr, tensor);
   lists_.clear();  // keeps no gradient alive
 }
 

@@ -27,6 +27,7 @@ struct OptimizedParameter {
   std::string name;
   torch::Tensor value;
   double lr_scale = 1.0, weight_decay = 0.0;
+  std::string group = {};  // of the task; empty: none
 };
 
 class Optimizer {
@@ -35,7 +36,8 @@ class Optimizer {
 
   // One step of every parameter that has a gradient, with gradients divided by `divisor` (the fused kernels do it while
   // reading).
-  void step(double lr, double divisor);
+  // `groups`: only parameters of these task groups; empty: all.
+  void step(double lr, double divisor, const std::vector<std::string>& groups = {});
   // decay_scale multiplies every parameter's weight decay (schedules of weight decay).
   void set_decay_scale(double scale) { decay_scale_ = scale; }
 
@@ -51,8 +53,9 @@ class Optimizer {
   std::vector<std::string> state_names() const;
 
  private:
-  struct Group {  // equal lr scale and weight decay
+  struct Group {  // equal lr scale, weight decay and task group
     double lr_scale, weight_decay;
+    std::string name;
     std::vector<size_t> members;
   };
   struct Lists {  // arguments of one fused call, reused from step to step

@@ -176,6 +176,20 @@ TEST(Optimizer, ChannelsLastWeightsTakeTheSameStep) {
   EXPECT_TRUE(torch::allclose(plain, last));
 }
 
+TEST(Optimizer, OnlyTheNamedGroupsMove) {
+  auto parameters = start_parameters(0.1);
+  parameters[0].group = "encoder";
+  parameters[1].group = "decoder";
+  Optimizer optimizer(OptimizerSettings{}, parameters);
+  set_gradients(optimizer, 0);
+  std::vector<torch::Tensor> before;
+  for (const OptimizedParameter& p : optimizer.parameters()) before.push_back(p.value.detach().clone());
+  optimizer.step(0.1, 1.0, {"encoder"});
+  EXPECT_FALSE(torch::equal(before[0], optimizer.parameters()[0].value));
+  EXPECT_TRUE(torch::equal(before[1], optimizer.parameters()[1].value));
+  EXPECT_TRUE(torch::equal(before[2], optimizer.parameters()[2].value));
+}
+
 TEST(Gradients, NormAndFinitenessMatchThePlainReference) {
   std::vector<torch::Tensor> gradients = {torch::randn({1000, 77}), torch::Tensor(), torch::randn({3}),
                                           torch::randn({64, 64}, torch::kFloat64), torch::randn({0})};

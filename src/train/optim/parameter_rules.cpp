@@ -18,6 +18,7 @@ bool is_excluded_by(const std::string& rule, const std::string& name, const torc
 }
 
 struct GroupOfParameter {
+  std::string name;
   double lr_scale = 1.0;
   std::optional<double> weight_decay;
 };
@@ -30,7 +31,7 @@ std::map<std::string, GroupOfParameter> index_groups(const std::vector<task::Par
       if (known.count(name) == 0)
         throw ConfigError(
             fmt::format("Parameter group '{}' names '{}', which the model does not have.", group.name, name));
-      if (!index.emplace(name, GroupOfParameter{group.lr_scale, group.weight_decay}).second)
+      if (!index.emplace(name, GroupOfParameter{group.name, group.lr_scale, group.weight_decay}).second)
         throw ConfigError(
             fmt::format("Parameter '{}' is in two parameter groups; the second is '{}'.", name, group.name));
     }
@@ -57,6 +58,7 @@ std::vector<OptimizedParameter> apply_parameter_rules(torch::nn::Module& module,
     if (!item.value().requires_grad()) continue;
     OptimizedParameter p{item.key(), item.value(), 1.0, rules.weight_decay};
     if (const auto found = index.find(p.name); found != index.end()) {
+      p.group = found->second.name;
       p.lr_scale = found->second.lr_scale;
       p.weight_decay = found->second.weight_decay.value_or(rules.weight_decay);
     }

@@ -1,0 +1,57 @@
+#include "train/loop/log_window.h"
+
+namespace redline::train {
+
+void LogWindow::add(const StepResult& result, bool committed) {
+  ++steps_;
+  samples_ += result.samples;
+  items_ += result.items;
+  padded_items_ += result.padded_items;
+  if (!committed || !(result.weight > 0)) return;
+  weight_ += result.weight;
+  loss_ += result.loss * result.weight;
+  for (const auto& [name, mean] : result.metrics) metrics_[name] += mean * result.weight;
+}
+
+void LogWindow::add_phases(const measure::PhaseTimes& phases) {
+  for (size_t i = 0; i < phases.size(); ++i) phases_[i] += phases[i];
+}
+
+std::map<std::string, double> LogWindow::values(const Now& now) const {
+  std::map<std::string, double> values;
+  const double seconds = static_cast<double>(now.now_ns - begin_ns_) * 1e-9;
+  if (weight_ > 0) {
+    values["loss"] = loss_ / weight_;
+    for (const auto& [name, sum] : metrics_) values[name] = sum / weight_;
+  }
+  if (steps_ == 0 || !(seconds > 0)) return values;
+  values["samples_per_second"] = static_cast<double>(samples_) / seconds;
+  values["iterations_per_second"] = static_cast<double>(steps_) / seconds;
+  values["step_seconds"] = seconds / static_cast<double>(steps_);
+  const auto wait = static_cast<size_t>(measure::Phase::Wait);
+  values["data_wait_share"] = static_cast<double>(phases_[wait] + now.running[wait]) * 1e-9 / seconds;
+  if (padded_items_ > 0)
+    values["padding_share"] = 1.0 - static_cast<double>(items_) / static_cast<double>(padded_items_);
+  values["cores_used"] = static_cast<double>(now.process_cpu_ns - begin_cpu_ns_) * 1e-9 / seconds;
+  double all = 0;
+  for (size_t i = 0; i < begin_stages_.size(); ++i)
+    all += static_cast<double>(now.loader.stages.ns[i] - begin_stages_[i]);
+  if (all > 0) {
+    for (size_t i = 0; i < begin_stages_.size(); ++i) {
+      const std::string name = std::string(measure::stage_name(static_cast<measure::Stage>(i))) + "_share";
+      values[name] = static_cast<double>(now.loader.stages.ns[i] - begin_stages_[i]) / all;
+    }
+  }
+  return values;
+}
+
+void LogWindow::reset(const Now& now) {
+  *this = LogWindow();
+  begin_ns_ = now.now_ns;
+  begin_cpu_ns_ = now.process_cpu_ns;
+  begin_stages_ = now.loader.stages.ns;
+  // What the running step has waited so far belongs to the window that just ended.
+  for (size_t i = 0; i < phases_.size(); ++i) phases_[i] = -now.running[i];
+}
+
+}  // namespace redline::train

@@ -1,0 +1,40 @@
+// Sums between two log lines: means weighted as the loss is, rates over wall time. Plain arithmetic; times come from
+// outside.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "data/loader.h"
+#include "measure/phases.h"
+#include "train/loop/step_compute.h"
+
+namespace redline::train {
+
+class LogWindow {
+ public:
+  // A committed step's result; skipped steps only count their samples.
+  void add(const StepResult& result, bool committed);
+  void add_phases(const measure::PhaseTimes& phases);  // of a finished step
+
+  struct Now {
+    int64_t now_ns = 0, process_cpu_ns = 0;
+    measure::PhaseTimes running{};  // of the step that is not finished yet
+    data::LoaderStats loader;
+  };
+  // Means and rates since the last reset; names of the metric table.
+  std::map<std::string, double> values(const Now& now) const;
+  void reset(const Now& now);
+  int64_t steps() const { return steps_; }
+
+ private:
+  double weight_ = 0, loss_ = 0;
+  std::map<std::string, double> metrics_;
+  int64_t steps_ = 0, samples_ = 0, items_ = 0, padded_items_ = 0;
+  measure::PhaseTimes phases_{};
+  int64_t begin_ns_ = 0, begin_cpu_ns_ = 0;
+  measure::StageTimes begin_stages_{};
+};
+
+}  // namespace redline::train

@@ -1,0 +1,39 @@
+// Where a loop is, apart from tensors: everything that resume and replay need to continue bit by bit. Kept as JSON in a
+// checkpoint's state.json (docs/checkpoints.md).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "data/loader.h"
+#include "train/loop/precision_guard.h"
+
+namespace redline::train {
+
+struct LoopState {
+  int64_t step = 0;           // optimiser steps done, skipped ones included
+  int64_t epoch = 0;          // of the next step
+  int64_t step_in_epoch = 0;  // done in that epoch
+  int64_t samples_seen = 0, skipped_steps = 0, guard_actions = 0;
+  uint64_t seed = 0, plan_hash = 0;
+  double loss_scale = 1.0;
+  int64_t growth_tracker = 0;
+  PrecisionGuard::State precision;
+  int64_t memory_piece_cost = 0;  // MemoryGuard::limit
+  std::optional<double> early_best;
+  int64_t early_waited = 0;
+  bool pending_validation = false;  // a validation was due at `step` and has not been made
+  std::map<std::string, double> last_validation;
+  int64_t intra_op_threads = 0;
+  std::string numerics;     // device::numerics_fingerprint()
+  std::string config_hash;  // of the resolved config
+  std::string task_state = "{}", monitor_state = "{}";
+
+  std::string to_json() const;
+  // Throws CheckpointError when the text is no loop state or of a version we do not know.
+  static LoopState from_json(const std::string& text);
+};
+
+}  // namespace redline::train

@@ -1,0 +1,169 @@
+// Autograd runs backward of CPU graphs on the calling thread, so a thread-local callback sees both directions.
+#include "train/loop/operator_watch.h"
+
+#include <ATen/record_function.h>
+
+#include <map>
+#include <string_view>
+
+#include "core/time.h"
+
+namespace redline::train {
+
+namespace {
+
+// Outputs of these hold no result yet, or hold infinities on purpose.
+bool makes_no_values(std::string_view name) {
+  for (const char* part : {"empty", "resize", "set_", "detach", "alias", "view"})
+    if (name.find(part) != std::string_view::npos) return true;
+  return false;
+}
+bool makes_infinities(std::string_view name) {
+  for (const char* part : {"fill", "full", "where", "scalar_tensor", "log", "clone", "copy", "to"})
+    if (name.find(part) != std::string_view::npos) return true;
+  return false;
+}
+
+template <class Visit>
+void for_each_tensor(const std::vector<c10::IValue>& values, Visit visit) {
+  for (const c10::IValue& value : values) {
+    if (value.isTensor()) {
+      if (value.toTensor().defined()) visit(value.toTensor());
+    } else if (value.isTensorList()) {
+      for (const torch::Tensor& tensor : value.toTensorVector())
+        if (tensor.defined()) visit(tensor);
+    }
+  }
+}
+
+std::vector<int64_t> bad_rows(const torch::Tensor& bad) {
+  std::vector<int64_t> rows;
+  if (bad.dim() == 0 || bad.size(0) < 2) return rows;
+  const torch::Tensor per_row = bad.reshape({bad.size(0), -1}).any(1).cpu();
+  for (int64_t i = 0; i < per_row.size(0); ++i)
+    if (per_row[i].item<bool>()) rows.push_back(i);
+  return rows;
+}
+
+struct WatchState {
+  FoundNonFinite nan, infinity;
+  int64_t operators = 0;
+  bool inside = false;  // our own operators are not watched
+};
+thread_local WatchState* current_watch = nullptr;
+
+void look_at(WatchState& state, const char* name, const torch::Tensor& tensor) {
+  if (!tensor.is_floating_point() || tensor.numel() == 0) return;
+  const auto note = [&](FoundNonFinite& slot, const torch::Tensor& bad) {
+    if (slot.found || !bad.any().item<bool>()) return;
+    slot = {true, name, state.operators, tensor.sizes().vec(), bad_rows(bad)};
+  };
+  note(state.nan, torch::isnan(tensor));
+  if (!makes_infinities(name)) note(state.infinity, torch::isinf(tensor));
+}
+
+void after_operator(const at::RecordFunction& fn, at::ObserverContext*) {
+  WatchState* state = current_watch;
+  if (state == nullptr || state->inside || state->nan.found) return;
+  ++state->operators;
+  if (makes_no_values(fn.name())) return;
+  state->inside = true;
+  const torch::NoGradGuard no_grad;
+  for_each_tensor(fn.outputs(), [&](const torch::Tensor& tensor) { look_at(*state, fn.name(), tensor); });
+  state->inside = false;
+}
+
+struct Frame {
+  int64_t begin_ns, children_ns;
+};
+struct TimerState {
+  std::vector<Frame> stack;
+  std::map<std::pair<std::string, torch::ScalarType>, OperatorTime> totals;
+};
+thread_local TimerState* current_timer = nullptr;
+
+std::unique_ptr<at::ObserverContext> enter_operator(const at::RecordFunction&) {
+  if (current_timer != nullptr) current_timer->stack.push_back({now_ns(), 0});
+  return nullptr;
+}
+
+void leave_operator(const at::RecordFunction& fn, at::ObserverContext*) {
+  TimerState* state = current_timer;
+  if (state == nullptr || state->stack.empty()) return;
+  const Frame frame = state->stack.back();
+  state->stack.pop_back();
+  const int64_t total = now_ns() - frame.begin_ns;
+  if (!state->stack.empty()) state->stack.back().children_ns += total;
+  torch::ScalarType dtype = torch::ScalarType::Undefined;
+  const auto first_float = [&](const torch::Tensor& tensor) {
+    if (dtype == torch::ScalarType::Undefined && tensor.is_floating_point()) dtype = tensor.scalar_type();
+  };
+  for_each_tensor(fn.outputs(), first_float);
+  OperatorTime& entry = state->totals[{fn.name(), dtype}];
+  entry.name = fn.name();
+  entry.dtype = dtype;
+  ++entry.calls;
+  entry.self_seconds += static_cast<double>(total - frame.children_ns) * 1e-9;
+}
+
+}  // namespace
+
+struct NonFiniteWatch::Impl {
+  WatchState state;
+  at::CallbackHandle handle = 0;
+};
+
+NonFiniteWatch::NonFiniteWatch() : impl_(std::make_unique<Impl>()) {
+  current_watch = &impl_->state;
+  impl_->handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback(nullptr, after_operator)
+                                     .needsOutputs(true)
+                                     .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+}
+
+NonFiniteWatch::~NonFiniteWatch() {
+  at::removeCallback(impl_->handle);
+  current_watch = nullptr;
+}
+
+FoundNonFinite NonFiniteWatch::result() const {
+  const FoundNonFinite &nan = impl_->state.nan, &infinity = impl_->state.infinity;
+  if (infinity.found && (!nan.found || infinity.index < nan.index)) return infinity;
+  return nan;
+}
+
+struct OperatorTimer::Impl {
+  TimerState state;
+  at::CallbackHandle handle = 0;
+};
+
+OperatorTimer::OperatorTimer() : impl_(std::make_unique<Impl>()) {
+  current_timer = &impl_->state;
+  impl_->handle = at::addThreadLocalCallback(at::RecordFunctionCallback(enter_operator, leave_operator)
+                                                 .needsOutputs(true)
+                                                 .scopes({at::RecordScope::FUNCTION}));
+}
+
+OperatorTimer::~OperatorTimer() {
+  at::removeCallback(impl_->handle);
+  current_timer = nullptr;
+}
+
+std::vector<OperatorTime> OperatorTimer::times() const {
+  std::vector<OperatorTime> result;
+  for (const auto& [key, entry] : impl_->state.totals) result.push_back(entry);
+  std::sort(result.begin(), result.end(),
+            [](const OperatorTime& a, const OperatorTime& b) { return a.self_seconds > b.self_seconds; });
+  return result;
+}
+
+double dtype_share(const std::vector<OperatorTime>& times, torch::ScalarType dtype) {
+  double all = 0, part = 0;
+  for (const OperatorTime& time : times) {
+    all += time.self_seconds;
+    if (time.dtype == dtype) part += time.self_seconds;
+  }
+  return all > 0 ? part / all : 0.0;
+}
+
+}  // namespace redline::train

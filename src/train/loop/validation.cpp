@@ -1,0 +1,102 @@
+#include "train/loop/validation.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "train/loop/batches.h"
+#include "train/loop/step_compute.h"
+
+namespace redline::train {
+
+namespace {
+
+constexpr int64_t kValidationStep = -1;  // keys draws: the same in every validation
+
+struct ValidationSums {
+  double weight = 0, loss = 0;
+  std::map<std::string, double> metrics;
+};
+
+void add_piece(task::Task& task, const task::Batch& piece, const ValidationSettings& settings, ValidationSums& sums) {
+  task::Context context(settings.seed, kValidationStep, /*training=*/false, piece.sample_ids);
+  context.device = settings.device;
+  task::Loss loss;
+  {
+    const PrecisionScope precision(settings.precision, settings.device);
+    loss = task.loss(piece, context);
+  }
+  const double weight = loss.weight.item<double>();
+  if (weight == 0.0) return;
+  sums.weight += weight;
+  sums.loss += loss.value.item<double>() * weight;
+  for (const auto& [name, metric] : loss.metrics) sums.metrics[name] += metric.item<double>() * weight;
+}
+
+// Pieces of a batch that has already fed the task's whole-set metrics must not be run twice, so a failed piece is
+// split, not the batch.
+void add_rows(task::Task& task, const task::Batch& batch, const task::BatchSchema& schema,
+              const ValidationSettings& settings, MemoryGuard& memory, ValidationSums& sums) {
+  int64_t begin = 0;
+  const int64_t cost_per_row = std::max<int64_t>(1, batch_cost(batch) / std::max<int64_t>(1, batch.size()));
+  while (begin < batch.size()) {
+    const int64_t left = batch.size() - begin;
+    const int64_t rows = memory.pieces(left, left * cost_per_row)[0];
+    try {
+      add_piece(task, narrow_batch(batch, schema, begin, rows), settings, sums);
+      begin += rows;
+    } catch (const c10::OutOfMemoryError& error) {
+      if (!memory.on_out_of_memory(rows, rows * cost_per_row))
+        throw OutOfMemoryError(fmt::format("Validation ran out of memory on a single sample (id {}): {}",
+                                           batch.sample_ids[static_cast<size_t>(begin)],
+                                           error.what_without_backtrace()));
+    }
+  }
+}
+
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& module) : module_(module), was_training_(module.is_training()) {
+    module_.eval();
+  }
+  ~EvaluationMode() { module_.train(was_training_); }
+
+ private:
+  torch::nn::Module& module_;
+  bool was_training_;
+};
+
+}  // namespace
+
+ValidationResult validate(task::Task& task, data::Loader& loader, const ValidationSettings& settings,
+                          MemoryGuard& memory, device::CopyStream* stream) {
+  const EvaluationMode mode(task.module());
+  const torch::NoGradGuard no_grad;
+  const task::BatchSchema schema = task.schema();
+  task.finish_validation();  // what an aborted validation may have left behind
+  loader.seek(0, 0);
+  const int64_t limit = std::min(loader.steps_per_epoch(), settings.limit_batches.of(loader.steps_per_epoch()));
+  ValidationResult result;
+  ValidationSums sums;
+  while (result.batches < limit) {
+    if (settings.stop && settings.stop()) {
+      result.complete = false;
+      return result;
+    }
+    const std::optional<data::Batch> batch = loader.next();
+    if (!batch) break;
+    if (batch->micro_batch + 1 == batch->num_micro_batches) ++result.batches;
+    if (batch->sample_ids.empty()) continue;
+    add_rows(task, to_task_batch(*batch, stream, settings.channels_last), schema, settings, memory, sums);
+    result.samples += static_cast<int64_t>(batch->sample_ids.size());
+  }
+  result.complete = result.batches > 0;
+  if (sums.weight > 0) {
+    result.metrics["val_loss"] = sums.loss / sums.weight;
+    for (const auto& [name, sum] : sums.metrics) result.metrics["val_" + name] = sum / sums.weight;
+  }
+  for (const auto& [name, value] : task.finish_validation()) result.metrics["val_" + name] = value;
+  return result;
+}
+
+}  // namespace redline::train

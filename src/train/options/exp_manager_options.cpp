@@ -1,0 +1,113 @@
+#include "train/options/exp_manager_options.h"
+
+#include <fmt/format.h>
+
+namespace redline::train {
+
+using config::Effect;
+
+config::Table<EarlyStoppingConfig> EarlyStoppingConfig::fields() {
+  using T = EarlyStoppingConfig;
+  config::Table<T> table;
+  table.about("Stop when a metric stops improving.");
+  table.add("monitor", &T::monitor, "The metric of a validation that is watched.");
+  table.add("mode", &T::mode, "Whether lower or higher is better.").choices({"min", "max"});
+  table.add("min_delta", &T::min_delta, "Smaller improvements do not count.").at_least(0);
+  table.add("patience", &T::patience, "Validations without improvement before stopping.").at_least(1);
+  table.add("stopping_threshold", &T::stopping_threshold, "Stop at once when the metric is better than this.");
+  table.accept("verbose", {}, "it always says why it stopped");
+  table.accept("strict", {"true"}, "a metric that does not exist is always an error");
+  table.accept("check_finite", {"true"}, "the guards look at every step");
+  return table;
+}
+
+config::Table<EmaConfig> EmaConfig::fields() {
+  using T = EmaConfig;
+  config::Table<T> table;
+  table.about("Exponential moving average of parameters and buffers; no warm-up, starts as the initial weights.");
+  table.add("enable", &T::enable, "Keep an average.").effect(Effect::Optimisation).alias(".model_ema");
+  table.add("decay", &T::decay, "Weight of the past.").range(0, 1).alias(".model_ema_decay");
+  table.add("every_n_steps", &T::every_n_steps, "Average every so many steps.").unit("steps").at_least(1);
+  table.add("validate_original_weights", &T::validate_original_weights,
+            "Validate with the live weights instead of the average.");
+  table.accept("cpu_offload", {"false"}, "the average lives where the weights live");
+  return table;
+}
+
+config::Table<ExpManagerConfig> ExpManagerConfig::fields() {
+  using T = ExpManagerConfig;
+  config::Table<T> table;
+  table.about("Where a run is written and what is written.");
+  table.add("exp_dir", &T::exp_dir, "Folder of runs; the run is exp_dir/name.");
+  table.add("name", &T::name, "Name of the run; null: the job's name.");
+  table.add("run_dir", &T::run_dir, "The run's own folder; stronger than exp_dir.")
+      .flag("run-dir")
+      .alias(".run_dir")
+      .alias(".work-dir")
+      .alias(".work_dir")
+      .alias("explicit_log_dir")
+      .alias(".output_dir");
+  table.add("create_tensorboard_logger", &T::create_tensorboard_logger, "Write TensorBoard event files.")
+      .effect(Effect::Nothing);
+  table.add("create_csv_logger", &T::create_csv_logger, "Write metrics.csv.").effect(Effect::Nothing);
+  table.add("create_checkpoint_callback", &T::create_checkpoint_callback, "Save checkpoints.").effect(Effect::Nothing);
+  table.group("checkpoint_callback_params", &T::checkpoint_callback_params, "When to save and what to keep.");
+  table.add("create_early_stopping_callback", &T::create_early_stopping_callback,
+            "Stop early, as early_stopping_callback_params says.");
+  table.group("early_stopping_callback_params", &T::early_stopping_callback_params, "When to stop early.");
+  table.group("ema", &T::ema, "Moving average of the weights.");
+  table.add("resume_if_exists", &T::resume_if_exists, "Continue when the run directory has a checkpoint.");
+  table
+      .add("resume", &T::resume,
+           "auto: the newest checkpoint of the run directory; a path: that generation or run; none: refuse an existing "
+           "run.")
+      .flag("resume")
+      .alias(".resume_from")
+      .alias(".resume_from_checkpoint");
+  table.accept("resume_ignore_no_checkpoint", {}, "a run directory without a checkpoint starts from the beginning");
+  table.accept("resume_past_end", {"false"}, "a finished run says so and ends");
+  table.accept("create_wandb_logger", {"false"}, "metrics.jsonl and TensorBoard files can be imported");
+  table.accept("wandb_logger_kwargs", {}, "no Weights & Biases here");
+  table.accept("create_mlflow_logger", {"false"}, "metrics.jsonl and TensorBoard files can be imported");
+  table.accept("use_datetime_version", {"true", "false"}, "a run directory holds one run");
+  table.accept("version", {"null"}, "a run directory holds one run");
+  table.accept("files_to_copy", {"null"}, "the resolved config is always written");
+  table.accept("log_step_timing", {"true", "false"}, "every step's phases are recorded");
+  table.accept("summary_writer_kwargs", {"null"}, "the event files need no settings");
+  table.accept("seconds_to_sleep", {}, "nothing to wait for");
+  return table;
+}
+
+config::Table<RootConfig> RootConfig::fields() {
+  using T = RootConfig;
+  config::Table<T> table;
+  table.add("name", &T::name, "Name of the job.");
+  table.add("task", &T::task, "Which task this is; null: recognised by its keys.");
+  table.add("seed", &T::seed, "Seed of weights, order and every random draw.")
+      .at_least(0)
+      .flag("seed")
+      .alias(".seed_everything")
+      .alias(".init_seed");
+  table
+      .add(
+          "load_from", &T::load_from,
+          "Weights to start from: a .safetensors file, a checkpoint or a run. Missing and unexpected names are listed.")
+      .flag("load_from")
+      .alias(".init_from_pretrained");
+  table.add("load_strict", &T::load_strict, "Refuse weights whose names or shapes do not all fit.");
+  table.accept("dist_params", {}, "ranks use Gloo or NCCL as LibTorch has them");
+  table.accept("log_level", {}, "use -v or -q");
+  table.accept("workflow", {}, "training, with validation as the trainer section says");
+  table.accept("hydra", {}, "redline is not Hydra");
+  return table;
+}
+
+std::filesystem::path run_directory(const ExpManagerConfig& config, const std::string& job_name,
+                                    const std::string& date) {
+  if (config.run_dir) return *config.run_dir;
+  const std::string name = config.name.value_or(job_name);
+  if (config.exp_dir) return std::filesystem::path(*config.exp_dir) / name;
+  return std::filesystem::path("runs") / fmt::format("{}_{}", name, date);
+}
+
+}  // namespace redline::train

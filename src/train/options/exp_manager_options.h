@@ -1,0 +1,59 @@
+// The `exp_manager` section (NeMo's names): where a run is written, what is written, resuming, early stopping,
+// averaging.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "config/fields.h"
+#include "train/checkpoint/options.h"
+#include "train/loop/early_stopping.h"
+
+namespace redline::train {
+
+struct EarlyStoppingConfig {
+  std::string monitor = "val_loss", mode = "min";
+  double min_delta = 0.001;
+  int64_t patience = 10;
+  std::optional<double> stopping_threshold;
+  static config::Table<EarlyStoppingConfig> fields();
+  EarlyStoppingSettings settings() const { return {mode == "min", min_delta, patience, stopping_threshold}; }
+};
+
+struct EmaConfig {
+  bool enable = false;
+  double decay = 0.999;
+  int64_t every_n_steps = 1;
+  bool validate_original_weights = false;
+  static config::Table<EmaConfig> fields();
+};
+
+struct ExpManagerConfig {
+  std::optional<std::string> exp_dir, name;
+  std::optional<std::string> run_dir;
+  bool create_tensorboard_logger = true, create_csv_logger = true, create_checkpoint_callback = true;
+  CheckpointConfig checkpoint_callback_params;
+  bool create_early_stopping_callback = false;
+  EarlyStoppingConfig early_stopping_callback_params;
+  EmaConfig ema;
+  bool resume_if_exists = true;
+  std::optional<std::string> resume;
+  static config::Table<ExpManagerConfig> fields();
+};
+
+// The keys at the root of a job.
+struct RootConfig {
+  std::string name = "redline";
+  std::optional<std::string> task;
+  int64_t seed = 42;
+  std::optional<std::string> load_from;
+  bool load_strict = false;
+  static config::Table<RootConfig> fields();
+};
+
+// run_dir; else exp_dir/name; else runs/<name>_<date>.
+std::filesystem::path run_directory(const ExpManagerConfig& config, const std::string& job_name,
+                                    const std::string& date);
+
+}  // namespace redline::train

@@ -1,0 +1,360 @@
+#include "train/options/trainer_options.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace redline::train {
+
+namespace {
+
+using config::Effect;
+using config::Node;
+
+// --use_amp, --amp, fp16: a switch in other tools, a precision here.
+std::function<Node(const Node&)> switch_to_precision(const char* on) {
+  return [on](const Node& value) {
+    const auto yes = value.as_bool();
+    if (!yes)
+      throw ConfigError(
+          fmt::format("{}: expected true or false, found '{}'.", value.origin.text(), printable(value.text())));
+    return Node::scalar(*yes ? on : "32-true");
+  };
+}
+
+void add_precision_rows(config::Table<TrainerConfig>& table) {
+  using T = TrainerConfig;
+  table
+      .add("precision", &T::precision,
+           "32-true, bf16-mixed or 16-mixed (also 32, bf16, 16); auto: 16-mixed when a loss scale is given, else "
+           "32-true. Weights stay fp32.")
+      .effect(Effect::Numerics)
+      .tunable()
+      .flag("precision")
+      .alias(".use_amp", switch_to_precision("16-mixed"), "true is 16-mixed")
+      .alias(".amp", switch_to_precision("16-mixed"), "true is 16-mixed")
+      .alias(".bf16", switch_to_precision("bf16-mixed"), "true is bf16-mixed");
+  table.add("precision_strict", &T::precision_strict,
+            "Run the precision as asked even where it is measured slower than fp32.");
+  table.group("amp", &T::amp, "Loss scaling under 16-mixed.");
+  table.add("channels_last", &T::channels_last, "Images as channels-last in memory; auto: for tasks that support it.")
+      .effect(Effect::Numerics)
+      .tunable();
+  table
+      .add("intra_op_threads", &T::intra_op_threads,
+           "Threads inside operators; auto: the cores this process may use at the first start, then kept in the "
+           "checkpoint.")
+      .at_least(1)
+      .effect(Effect::Numerics)
+      .tunable();
+  table.add("deterministic", &T::deterministic, "Only kernels that give the same bits every time.")
+      .effect(Effect::Numerics);
+  table.add("benchmark", &T::benchmark, "Let cuDNN choose algorithms by timing them; nothing on CPU.")
+      .alias(".cudnn_benchmark");
+}
+
+void add_length_rows(config::Table<TrainerConfig>& table) {
+  using T = TrainerConfig;
+  table.add("max_epochs", &T::max_epochs, "Stop after so many epochs; -1: no limit.")
+      .unit("epochs")
+      .at_least(-1)
+      .alias(".epochs")
+      .alias(".num_train_epochs");
+  table.add("max_steps", &T::max_steps, "Stop after so many optimiser steps; -1: no limit.")
+      .unit("steps")
+      .at_least(-1)
+      .flag("max_steps");
+  table
+      .add("max_iters", &T::max_iters,
+           "Stop after so many micro-iterations (mmcv's count); divided by the accumulation, it replaces max_steps.")
+      .unit("micro-iterations")
+      .at_least(1)
+      .alias(".runner.max_iters", {}, "counts micro-iterations");
+  table.add("max_time", &T::max_time,
+            "Stop with a checkpoint after this much time, e.g. 4h or 00:04:00:00 (DD:HH:MM:SS).");
+  table.add("limit_train_batches", &T::limit_train_batches, "Batches of an epoch, as a number or a share.");
+  table.add("limit_val_batches", &T::limit_val_batches, "Batches of a validation, as a number or a share.").tunable();
+  table.add("limit_test_batches", &T::limit_test_batches,
+            "Batches of an evaluation by `redline eval`, as a number or a share.");
+  table.add("fast_dev_run", &T::fast_dev_run, "One training and one validation batch, to see that everything runs.");
+}
+
+void add_cadence_rows(config::Table<TrainerConfig>& table) {
+  using T = TrainerConfig;
+  table
+      .add("val_check_interval", &T::val_check_interval,
+           "Validate after so many batches (a whole number, before accumulation) or after this share of an epoch (1.0 "
+           "= once per epoch).")
+      .tunable()
+      .alias(".evaluation.interval", {}, "counts micro-iterations (by_epoch: false)");
+  table
+      .add("check_val_every_n_epoch", &T::check_val_every_n_epoch,
+           "Validate only in every n-th epoch; null: a whole number in val_check_interval counts on across epochs.")
+      .unit("epochs")
+      .at_least(1);
+  table
+      .add("num_sanity_val_steps", &T::num_sanity_val_steps,
+           "Validation batches run before training, to fail early; -1: all.")
+      .at_least(-1);
+  table.add("log_every_n_steps", &T::log_every_n_steps, "Write metrics every so many optimiser steps.")
+      .unit("steps")
+      .at_least(1)
+      .tunable()
+      .flag("log_every_n_steps")
+      .alias(".log_config.interval")
+      .alias(".logging_steps");
+  table.add("enable_progress_bar", &T::enable_progress_bar, "A live line on a terminal, plain lines elsewhere.");
+  table
+      .add("enable_model_summary", &T::enable_model_summary,
+           "Print the model's modules and parameter counts at the start.")
+      .flag("enable_model_summary");
+  table.add("enable_checkpointing", &T::enable_checkpointing,
+            "Lightning's own checkpoints; NeMo sets it false because exp_manager saves. redline saves when "
+            "exp_manager.create_checkpoint_callback "
+            "says so.");
+  table
+      .add("detect_anomaly", &T::detect_anomaly,
+           "Autograd's anomaly mode: slow, names the operation whose backward gave NaN.")
+      .effect(Effect::Nothing)
+      .flag("detect_anomaly");
+  table
+      .add("drift_ratio", &T::drift_ratio,
+           "Say so when steps become slower than this many times the run's own start; 0: never.")
+      .at_least(0);
+}
+
+void add_step_rows(config::Table<TrainerConfig>& table) {
+  using T = TrainerConfig;
+  table
+      .add("accumulate_grad_batches", &T::accumulate_grad_batches,
+           "Batches per optimiser step; the result equals one large batch, also for losses that average over a varying "
+           "number of items.")
+      .at_least(1)
+      .effect(Effect::Optimisation)
+      .tunable()
+      .flag("accumulate_grad_batches")
+      .alias(".gradient_accumulation_steps")
+      .alias(".runner.accumulative_counts")
+      .alias(".accumulative_counts")
+      .alias(".optimizer_config.cumulative_iters")
+      .alias(".update_freq");
+  table.add("gradient_clip_val", &T::gradient_clip_val, "Largest gradient norm (or value); 0: no clipping.")
+      .at_least(0)
+      .effect(Effect::Optimisation)
+      .alias(".optimizer_config.grad_clip.max_norm")
+      .alias(".clip_grad")
+      .alias(".max_grad_norm");
+  table
+      .add("gradient_clip_algorithm", &T::gradient_clip_algorithm,
+           "Clip the norm of all gradients together, or each value.")
+      .choices({"norm", "value"});
+  table.group("guards", &T::guards, "What happens on NaN, overflow and out of memory.");
+  table
+      .add("memory_limit", &T::memory_limit,
+           "Most tensor memory, e.g. 8GiB; null: what the container or machine has, less a reserve for loader buffers "
+           "and library scratch.")
+      .flag("memory_limit");
+}
+
+void add_device_rows(config::Table<TrainerConfig>& table) {
+  using T = TrainerConfig;
+  table.add("accelerator", &T::accelerator, "Where to compute.").choices({"auto", "cpu", "gpu", "cuda"});
+  table.add("devices", &T::devices, "Number of devices (ranks); -1: all GPUs, or one process on CPU.").flag("devices");
+  table.add("gpu_ids", &T::gpu_ids, "Which GPUs, e.g. 0,1; no effect on CPU.").alias(".gpu-ids");
+  table.add("num_nodes", &T::num_nodes, "Number of machines.").at_least(1);
+  table.group("strategy", &T::strategy, "How ranks work together.");
+  table.add("sync_batchnorm", &T::sync_batchnorm, "BatchNorm statistics over all ranks; nothing with one rank.")
+      .effect(Effect::Optimisation);
+}
+
+std::string parse_devices(const std::string& text) {
+  if (text == "auto") return "1";
+  const auto count = parse_int(text);
+  if (!count || (*count < 1 && *count != -1))
+    throw ConfigError(
+        fmt::format("trainer.devices is '{}'; give a number of devices, or -1 for all.", printable(text)));
+  return text;
+}
+
+}  // namespace
+
+config::Table<AmpConfig> AmpConfig::fields() {
+  using T = AmpConfig;
+  config::Table<T> table;
+  table.about("Loss scaling under 16-mixed, as PyTorch's GradScaler does it.");
+  table
+      .add("loss_scale", &T::loss_scale,
+           "dynamic, or a fixed number such as 512 (steps that overflow are still dropped).")
+      .alias(".fp16.loss_scale")
+      .alias(".optimizer_config.loss_scale");
+  table.add("init_scale", &T::init_scale, "Dynamic scale at the start.").above(0);
+  table.add("growth_factor", &T::growth_factor, "Grows by this after growth_interval clean steps.").above(1);
+  table.add("backoff_factor", &T::backoff_factor, "Shrinks by this on overflow.").above(0).below(1);
+  table.add("growth_interval", &T::growth_interval, "Clean steps before the scale grows.").unit("steps").at_least(1);
+  return table;
+}
+
+LossScalerSettings AmpConfig::settings(bool fp16) const {
+  LossScalerSettings result{fp16, true, init_scale, growth_factor, backoff_factor, growth_interval};
+  if (!loss_scale || *loss_scale == "dynamic") return result;
+  const auto number = parse_double(*loss_scale);
+  if (!number || !(*number > 0))
+    throw ConfigError(fmt::format("trainer.amp.loss_scale is '{}'; give 'dynamic' or a positive number such as 512.",
+                                  printable(*loss_scale)));
+  result.dynamic = false;
+  result.init_scale = *number;
+  return result;
+}
+
+config::Table<GuardConfig> GuardConfig::fields() {
+  using T = GuardConfig;
+  config::Table<T> table;
+  table.about("A step is computed, checked, then committed; these say what happens when the check fails.");
+  table
+      .add("non_finite", &T::non_finite,
+           "On NaN or infinity in loss or gradients: rerun the same samples in the next safer precision, skip the step "
+           "(PyTorch's way), or stop.")
+      .choices({"rerun", "skip", "stop"});
+  table
+      .add("persistent", &T::persistent,
+           "When even fp32 is not finite: stop (exit 5, after a checkpoint of the last good state) or skip.")
+      .choices({"stop", "skip"});
+  table.add("clean_steps", &T::clean_steps, "Steps in the safer precision before the fast one is tried again.")
+      .unit("steps")
+      .at_least(1);
+  table
+      .add("give_up_after", &T::give_up_after,
+           "Failures of the fast precision close together, after which the safer one stays.")
+      .at_least(1);
+  table.add("max_skipped_steps", &T::max_skipped_steps, "Skipped steps in a row, after which the run stops.")
+      .unit("steps")
+      .at_least(1);
+  table.add("out_of_memory", &T::out_of_memory,
+            "On out of memory run the step again in smaller pieces, keeping the effective batch; false: exit 6.");
+  table.add("check_weights", &T::check_weights,
+            "Look for NaN and infinity in the weights after each commit, and replay from a copy in memory when there "
+            "are any.");
+  table
+      .add("snapshot_every_n_steps", &T::snapshot_every_n_steps,
+           "How often that copy is made; null: as often as snapshot_overhead allows; 0: never.")
+      .unit("steps")
+      .at_least(0);
+  table.add("snapshot_overhead", &T::snapshot_overhead, "Share of the time that copying may cost.").range(0.0001, 1.0);
+  return table;
+}
+
+PrecisionGuardSettings GuardConfig::settings(Precision requested) const {
+  PrecisionGuardSettings s;
+  s.requested = requested;
+  s.policy = non_finite == "rerun"  ? NonFinitePolicy::Rerun
+             : non_finite == "skip" ? NonFinitePolicy::Skip
+                                    : NonFinitePolicy::Stop;
+  s.clean_steps = clean_steps;
+  s.give_up_after = give_up_after;
+  s.skip_persistent = persistent == "skip";
+  s.max_skipped = max_skipped_steps;
+  return s;
+}
+
+config::Table<StrategyConfig> StrategyConfig::fields() {
+  using T = StrategyConfig;
+  config::Table<T> table;
+  table.about("How ranks work together; nothing with one rank.")
+      .shorthand("name")
+      .target("DDPStrategy")
+      .target("SingleDeviceStrategy");
+  table.add("name", &T::name, "auto or ddp; ranks are always processes with gradient buckets.")
+      .choices({"auto", "ddp", "ddp_spawn", "ddp_notebook", "ddp_find_unused_parameters_true",
+                "ddp_find_unused_parameters_false", "single_device"});
+  table
+      .add("gradient_as_bucket_view", &T::gradient_as_bucket_view,
+           "Gradients live in the buckets that are reduced, saving a copy.")
+      .effect(config::Effect::Nothing);
+  table.add("static_graph", &T::static_graph, "The same parameters take part in every step.")
+      .effect(config::Effect::Nothing);
+  table.add("find_unused_parameters", &T::find_unused_parameters, "Look for parameters that took no part in a step.")
+      .effect(config::Effect::Nothing);
+  table.add("bucket_cap_mb", &T::bucket_cap_mb, "Size of a bucket.").unit("MiB").above(0).tunable();
+  return table;
+}
+
+config::Table<TrainerConfig> TrainerConfig::fields() {
+  config::Table<TrainerConfig> table;
+  table.about("The training loop; names and meanings are Lightning's.").target("Trainer");
+  add_device_rows(table);
+  add_precision_rows(table);
+  add_length_rows(table);
+  add_step_rows(table);
+  add_cadence_rows(table);
+  table.accept("logger", {"false", "true", "null"},
+               "redline writes its own record; exp_manager decides about TensorBoard and CSV");
+  table.accept("callbacks", {"null", "[]"}, "there are no Python callbacks");
+  table.accept("profiler", {"null"}, "use `redline doctor` or --trace");
+  table.accept("default_root_dir", {"null"}, "exp_manager.exp_dir or --run-dir names the run directory");
+  table.accept("use_distributed_sampler", {"true"}, "the plan is always split over ranks");
+  table.accept("reload_dataloaders_every_n_epochs", {"0"}, "each epoch has a plan of its own anyway");
+  table.accept("inference_mode", {"true"}, "validation records no gradients");
+  table.accept("overfit_batches", {"0", "0.0"}, "use limit_train_batches");
+  table.accept("barebones", {"false"}, "redline's own cost is measured and printed");
+  return table;
+}
+
+void TrainerConfig::check_and_derive() {
+  if (max_steps == 0)
+    throw ConfigError("trainer.max_steps is 0: there is nothing to train; give at least 1, or -1 for no limit.");
+  if (max_epochs == 0)
+    throw ConfigError("trainer.max_epochs is 0: there is nothing to train; give at least 1, or -1 for no limit.");
+  if (max_iters) max_steps = (*max_iters + accumulate_grad_batches - 1) / accumulate_grad_batches;
+  if (max_time && !parse_seconds(*max_time))
+    throw ConfigError(
+        fmt::format("trainer.max_time is '{}'; expected a time such as 4h, 90m or 00:04:00:00 (DD:HH:MM:SS).",
+                    printable(*max_time)));
+  if (memory_limit && !parse_bytes(*memory_limit))
+    throw ConfigError(
+        fmt::format("trainer.memory_limit is '{}'; expected a size such as 8GiB.", printable(*memory_limit)));
+  if (fast_dev_run) {
+    max_steps = 1;
+    limit_train_batches = limit_val_batches = std::to_string(accumulate_grad_batches);
+    val_check_interval = "1.0";
+  }
+  for (const auto& [text, name] :
+       {std::pair{&limit_train_batches, "limit_train_batches"}, std::pair{&limit_val_batches, "limit_val_batches"},
+        std::pair{&limit_test_batches, "limit_test_batches"}, std::pair{&val_check_interval, "val_check_interval"}})
+    parse_count_or_share(*text, fmt::format("trainer.{}", name));
+  if (precision.is_auto()) precision.set(amp.loss_scale ? "16-mixed" : "32-true");
+  parse_precision(precision.value());
+  devices.set(parse_devices(devices.value_or("auto")));
+}
+
+Precision parse_precision(const std::string& text) {
+  const std::string word = to_lower(text);
+  if (word == "32" || word == "32-true" || word == "fp32" || word == "float32") return Precision::Fp32;
+  if (word == "16" || word == "16-mixed" || word == "fp16" || word == "float16") return Precision::Fp16Mixed;
+  if (word == "bf16" || word == "bf16-mixed" || word == "bfloat16") return Precision::Bf16Mixed;
+  throw ConfigError(
+      fmt::format("trainer.precision is '{}'; supported: 32-true, bf16-mixed, 16-mixed (also 32, bf16, 16). Weights "
+                  "always stay in fp32.",
+                  printable(text)));
+}
+
+PrecisionChoice choose_precision(Precision asked, bool strict, const MachineFacts& facts, bool on_cpu) {
+  PrecisionChoice choice{asked, ""};
+  if (!on_cpu || asked == Precision::Fp32) return choice;
+  const double fp32 = facts.gemm_fp32_gflops, fp16 = facts.gemm_fp16_gflops, bf16 = facts.gemm_bf16_gflops;
+  if (fp32 <= 0) return choice;  // not measured: nothing to judge by
+  const double asked_rate = asked == Precision::Fp16Mixed ? fp16 : bf16;
+  if (asked_rate >= fp32) return choice;
+  const std::string measured = fmt::format("{} runs at {:.0f} GFLOP/s on this machine, fp32 at {:.0f}",
+                                           asked == Precision::Fp16Mixed ? "fp16" : "bf16", asked_rate, fp32);
+  if (asked == Precision::Fp16Mixed && !strict) {
+    choice.precision = bf16 > fp32 ? Precision::Bf16Mixed : Precision::Fp32;
+    choice.warning = fmt::format("precision 16-mixed became {}: {} (trainer.precision_strict: true runs it as asked).",
+                                 precision_name(choice.precision), measured);
+  } else {
+    choice.warning = fmt::format("precision {} is slower here: {}.", precision_name(asked), measured);
+  }
+  return choice;
+}
+
+}  // namespace redline::train

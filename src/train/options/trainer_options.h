@@ -1,0 +1,93 @@
+// The `trainer` section: Lightning's names and meanings, the guides' flags as aliases. Each row is one option; nothing
+// reads an option that is not declared here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/fields.h"
+#include "core/machine_facts.h"
+#include "train/loop/cadence.h"
+#include "train/loop/precision_guard.h"
+#include "train/optim/loss_scaler.h"
+
+namespace redline::train {
+
+// Loss scaling under 16-mixed.
+struct AmpConfig {
+  std::optional<std::string> loss_scale;  // "dynamic" or a number
+  double init_scale = 65536.0, growth_factor = 2.0, backoff_factor = 0.5;
+  int64_t growth_interval = 2000;
+  static config::Table<AmpConfig> fields();
+
+  LossScalerSettings settings(bool fp16) const;  // throws ConfigError on a loss_scale that is neither
+};
+
+// What happens on NaN and out of memory.
+struct GuardConfig {
+  std::string non_finite = "rerun", persistent = "stop";
+  int64_t clean_steps = 20, give_up_after = 3, max_skipped_steps = 100;
+  bool out_of_memory = true, check_weights = true;
+  std::optional<int64_t> snapshot_every_n_steps;
+  double snapshot_overhead = 0.002;
+  static config::Table<GuardConfig> fields();
+
+  PrecisionGuardSettings settings(Precision requested) const;
+};
+
+// Lightning's `strategy: ddp` or `strategy: {_target_: …DDPStrategy, …}`.
+struct StrategyConfig {
+  std::string name = "auto";
+  bool gradient_as_bucket_view = true, static_graph = false, find_unused_parameters = false;
+  double bucket_cap_mb = 25.0;
+  static config::Table<StrategyConfig> fields();
+};
+
+struct TrainerConfig {
+  std::string accelerator = "auto";
+  config::Auto<std::string> devices = std::string("1");
+  std::optional<std::string> gpu_ids;
+  int64_t num_nodes = 1;
+  StrategyConfig strategy;
+  config::Auto<std::string> precision;
+  bool precision_strict = false;
+  AmpConfig amp;
+  int64_t max_epochs = -1, max_steps = -1;
+  std::optional<int64_t> max_iters;
+  std::optional<std::string> max_time;
+  int64_t accumulate_grad_batches = 1;
+  double gradient_clip_val = 0.0;
+  std::string gradient_clip_algorithm = "norm";
+  std::string limit_train_batches = "1.0", limit_val_batches = "1.0", limit_test_batches = "1.0",
+              val_check_interval = "1.0";
+  std::optional<int64_t> check_val_every_n_epoch = 1;
+  int64_t num_sanity_val_steps = 0, log_every_n_steps = 50;
+  bool enable_progress_bar = true, enable_model_summary = false, enable_checkpointing = true, detect_anomaly = false;
+  bool sync_batchnorm = false, benchmark = false, deterministic = true;
+  bool fast_dev_run = false;
+  config::Auto<bool> channels_last;
+  config::Auto<int64_t> intra_op_threads;
+  std::optional<std::string> memory_limit;
+  double drift_ratio = 1.25;
+  GuardConfig guards;
+
+  static config::Table<TrainerConfig> fields();
+  // Checks what single rows cannot (both strategies of stopping, max_steps 0, unknown precision) and turns fast_dev_run
+  // and max_iters into what they mean.
+  void check_and_derive();
+};
+
+// "32", "32-true", "fp32", "16", "16-mixed", "fp16", "bf16", "bf16-mixed"; others throw ConfigError saying what is
+// supported.
+Precision parse_precision(const std::string& text);
+
+struct PrecisionChoice {
+  Precision precision = Precision::Fp32;
+  std::string warning;  // one sentence when what runs is not what was asked, or is slower than fp32 here; else empty
+};
+// 16-mixed where fp16 is measured slower than fp32 becomes the faster of bf16-mixed and 32-true, unless strict. On a
+// GPU what was asked.
+PrecisionChoice choose_precision(Precision asked, bool strict, const MachineFacts& facts, bool on_cpu);
+
+}  // namespace redline::train
