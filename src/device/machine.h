@@ -1,0 +1,20 @@
+// What this machine has, for `redline machine`, for resolving `auto`s and for the run record. Takes well under a
+// millisecond without a GPU; measured rates (device/rates.h) and disks (device/disk.h) are filled in separately.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/machine_facts.h"
+
+namespace redline::device {
+
+MachineFacts read_machine_facts();
+
+// Cores to plan with: the affinity mask and a quota, rounded down, at least 1. quota 0 = none.
+int cores_allowed(int affinity, double quota);
+
+// The facts explained to a person, one sentence each: which precision pays here, what binds, what to leave alone. Pure.
+std::vector<std::string> machine_words(const MachineFacts& facts);
+
+}  // namespace redline::device

@@ -1,0 +1,25 @@
+// How fast this machine really is, through the same LibTorch kernels that training uses: the ceilings later results are
+// compared with.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/machine_facts.h"
+
+namespace redline::device {
+
+struct RateOptions {
+  double seconds_per_probe = 0.25;  // fp16 may run at 1 GFLOP/s: sizes grow only while a run stays well inside this
+  int threads = 0;                  // 0 = the cores this process may use
+};
+
+// Fills the rates of `facts` (not the disk's); a kernel LibTorch lacks leaves 0 and a note. Changes the thread count
+// for the duration.
+std::vector<std::string> measure_rates(MachineFacts& facts, const RateOptions& options = {});
+
+// Repeats `run` (which does `work` units) for about `seconds` after one warm-up; returns units/s of its fastest run.
+double best_rate(const std::function<void()>& run, double work, double seconds);
+
+}  // namespace redline::device
