@@ -1,5 +1,5 @@
-// Fault injection inside phase and stage scopes: known delays (for the doctor's self-test) and named failures (for the guards' and
-// the durability tests). Off: one relaxed load per scope.
+// Fault injection inside phase and stage scopes: known delays (for the doctor's self-test) and named failures (for the
+// guards' and the durability tests). Off: one relaxed load per scope.
 #pragma once
 
 #include <atomic>

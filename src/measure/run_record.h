@@ -1,4 +1,5 @@
-// A run directory: what happened, readable by anyone, also after a kill at any byte. Formats and versions: docs/formats.md.
+// A run directory: what happened, readable by anyone, also after a kill at any byte. Formats and versions:
+// docs/formats.md.
 //   config.resolved.yaml  machine.json  steps.bin  events.jsonl  metrics.jsonl  checkpoints/  lock
 #pragma once
 
@@ -7,11 +8,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "core/machine_facts.h"
+#include "measure/metrics.h"
 #include "measure/phases.h"
 
 namespace redline::measure {
@@ -20,13 +23,13 @@ inline constexpr int kRunRecordVersion = 1;
 
 // One optimiser step. Fixed size on disk, each row with its own checksum, so a torn tail is seen and dropped.
 struct StepRow {
-  int64_t step = 0;   // optimiser steps done after this one, from 1
+  int64_t step = 0;  // optimiser steps done after this one, from 1
   int64_t epoch = 0;
   int64_t begin_ns = 0, wall_ns = 0;  // monotonic clock of the process
   PhaseTimes phase_ns{};              // sums to wall_ns
   StageTimes stage_ns{};              // worker-seconds spent since the previous row
   int32_t samples = 0, micro_batches = 0;
-  int64_t items = 0, padded_items = 0;  // e.g. frames or tokens: real, and real + padding
+  int64_t items = 0, padded_items = 0;     // e.g. frames or tokens: real, and real + padding
   int64_t live_bytes = 0, peak_bytes = 0;  // tensor memory
   int64_t rss_bytes = 0;
   double loss = 0.0, learning_rate = 0.0, grad_norm = 0.0;
@@ -40,23 +43,32 @@ using FieldList = std::vector<std::pair<std::string, FieldValue>>;
 // Writes a run. Not for several threads except event(), which any thread may call. Errors throw DiskError.
 class RunWriter {
  public:
-  // Creates or (resume) opens the directory and takes the lock; throws ConfigError when another process holds it, or when it
-  // exists with a record and `resume` is false.
-  RunWriter(const std::filesystem::path& directory, bool resume);
+  // Creates or (resume) opens the directory and takes the lock; throws ConfigError when another process holds it, or
+  // when it exists with a record and `resume` is false. Writes the event "run.started" (or "run.resumed"). `metrics`
+  // holds the names that metric() accepts: the standard ones and the task's.
+  RunWriter(const std::filesystem::path& directory, bool resume, MetricTable metrics = standard_metrics());
   ~RunWriter();
 
   void write_config(const std::string& resolved_yaml);
   void write_machine(const MachineFacts& facts);
-  void step(const StepRow& row);                                       // buffered; flushed every 64 rows or 1 s, and by flush()
-  void event(const std::string& kind, const FieldList& fields);        // e.g. "guard.nan", "checkpoint.saved"; written at once
-  void metric(int64_t step, const std::string& name, double value);    // name must be in the metric table
-  void flush();
+  // Buffered; written every 64 rows or 1 s, and by flush().
+  void step(const StepRow& row);
+  // E.g. "guard.nan", "checkpoint.saved"; written at once.
+  void event(const std::string& kind, const FieldList& fields);
+  void metric(int64_t step, const std::string& name, double value);  // name must be in the metric table
+  void flush();                                                      // to the kernel: survives a kill of this process
+  void sync();                                                       // and to the disk: survives a power cut
   const std::filesystem::path& directory() const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// `base`/`name`/2026-11-15_20-01-02 (name may be empty), with -2, -3, ... when that exists: the default of --run-dir.
+std::filesystem::path dated_run_directory(const std::filesystem::path& base, const std::string& name);
+// True when the directory holds a run record (steps.bin).
+bool has_run_record(const std::filesystem::path& directory);
 
 struct Event {
   std::string time, kind;

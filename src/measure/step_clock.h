@@ -1,46 +1,66 @@
-// Divides the main thread's time into phases. Scopes nest: the inner phase's time is taken from the outer one, so a step's phases
-// always add up to its wall time. Cost is calibrated at start (calibrate_scope_ns) and reported in the run record.
-// Threads: one StepClock belongs to one thread. Fault-injection points (measure/faults.h) sit in the scopes.
+// Divides the main thread's time into phases. Scopes nest: the inner phase's time is taken from the outer one, so a
+// step's phases always add up to its wall time. Cost is calibrated at start (calibrate_scope_ns) and reported in the
+// run record. Threads: one StepClock belongs to one thread. Fault-injection points (measure/faults.h) sit in the
+// scopes.
 #pragma once
 
 #include "core/time.h"
 #include "measure/faults.h"
 #include "measure/phases.h"
+#include "measure/spans.h"
 
 namespace redline::measure {
 
 class StepClock {
  public:
-  // Starts a step now; time since the last end_step() that nobody claimed belongs to the new step's Other.
+  // Steps follow each other without a gap: time since the last end_step() belongs to the new step, to the scopes it was
+  // spent in or to Other. The first step, and one after forget_idle(), starts now.
   void begin_step() {
-    times_.fill(0);
-    begin_ns_ = mark_ns_ = now_ns();
-    current_ = Phase::Other;
+    if (idle_forgotten_) {
+      times_.fill(0);
+      mark_ns_ = now_ns();
+      current_ = Phase::Other;
+      idle_forgotten_ = false;
+      begin_ns_ = mark_ns_;
+    } else {
+      begin_ns_ = end_ns_;
+    }
   }
-  // Ends the step: returns its phases; wall_ns() is their sum.
+  // Ends the step: returns its phases; wall_ns() is their sum. The reference holds until the next end_step().
   const PhaseTimes& end_step() {
     switch_to(Phase::Other);
     end_ns_ = mark_ns_;
-    return times_;
+    finished_ = times_;
+    times_.fill(0);
+    return finished_;
   }
+  // The time until the next begin_step() is nobody's (e.g. between two trials of the tuner).
+  void forget_idle() { idle_forgotten_ = true; }
+
   int64_t begin_ns() const { return begin_ns_; }
-  int64_t wall_ns() const { return end_ns_ - begin_ns_; }
-  const PhaseTimes& times() const { return times_; }
+  int64_t wall_ns() const { return end_ns_ - begin_ns_; }  // of the step that ended last
+  const PhaseTimes& times() const { return times_; }       // of the step that is running, up to the last switch
 
   // Charges the time since the last switch to the current phase and makes `phase` current; returns the one that was.
   Phase switch_to(Phase phase) {
     const int64_t now = now_ns();
     times_[static_cast<size_t>(current_)] += now - mark_ns_;
+    if (spans_ != nullptr) spans_->add(current_, mark_ns_, now);
     mark_ns_ = now;
     const Phase before = current_;
     current_ = phase;
     return before;
   }
 
+  // Also keeps each phase's begin and end, until called with null. `spans` must outlive that.
+  void trace_to(SpanLog* spans) { spans_ = spans; }
+
  private:
-  PhaseTimes times_{};
+  PhaseTimes times_{}, finished_{};
   int64_t begin_ns_ = 0, mark_ns_ = 0, end_ns_ = 0;
+  SpanLog* spans_ = nullptr;
   Phase current_ = Phase::Other;
+  bool idle_forgotten_ = true;
 };
 
 class PhaseScope {
@@ -55,7 +75,7 @@ class PhaseScope {
   Phase before_;
 };
 
-// Median cost of one PhaseScope on this machine, in nanoseconds.
+// Median cost of one PhaseScope on this machine, in nanoseconds. Takes about a millisecond; measured once per process.
 double calibrate_scope_ns();
 
 }  // namespace redline::measure

@@ -1,0 +1,102 @@
+// Names come from the metric table ([a-z0-9_/]), so no cell needs quotes.
+#include "measure/csv.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/file_ops.h"
+#include "core/strings.h"
+#include "measure/append_file.h"
+
+namespace redline::measure {
+namespace {
+
+std::string cell(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return format_double(value);
+}
+
+}  // namespace
+
+struct CsvFile::Impl {
+  std::filesystem::path path;
+  std::vector<std::string> columns = {"step"};
+  std::unique_ptr<AppendFile> file;
+  int64_t last_step = INT64_MIN;
+
+  void rewrite(const std::vector<std::string>& rows) {
+    std::string text = join(columns, ",") + "\n";
+    for (const std::string& row : rows) text += row + "\n";
+    file.reset();
+    write_file_atomic(path, text);
+    file = std::make_unique<AppendFile>(path, "csv.write");
+  }
+
+  // Whole lines after the first; a torn last one is left out.
+  std::vector<std::string> rows_of_file() const {
+    std::vector<std::string> lines = split(read_file(path), '\n');
+    if (!lines.empty()) lines.pop_back();
+    if (!lines.empty()) lines.erase(lines.begin());
+    return lines;
+  }
+
+  void continue_file(int64_t resume_step) {
+    const std::string text = read_file(path);
+    const size_t newline = text.find('\n');
+    if (newline == std::string::npos) return rewrite({});
+    columns = split(text.substr(0, newline), ',');
+    if (columns.empty() || columns[0] != "step") {
+      throw DataError("'" + printable(path.string()) +
+                      "' does not begin with the column 'step'; move it away or choose another --run-dir.");
+    }
+    std::vector<std::string> kept;
+    for (std::string& row : rows_of_file()) {
+      const auto step = parse_int(row.substr(0, row.find(',')));
+      if (!step || *step > resume_step) continue;
+      last_step = std::max(last_step, *step);
+      kept.push_back(std::move(row));
+    }
+    rewrite(kept);
+  }
+
+  void add_columns(const std::map<std::string, double>& values) {
+    const size_t before = columns.size();
+    for (const auto& [name, value] : values) {
+      if (std::find(columns.begin(), columns.end(), name) == columns.end()) columns.push_back(name);
+    }
+    if (columns.size() == before) return;
+    std::vector<std::string> rows = rows_of_file();
+    for (std::string& row : rows) row.append(columns.size() - before, ',');
+    rewrite(rows);
+  }
+};
+
+CsvFile::CsvFile(const std::filesystem::path& path, int64_t resume_step) : impl_(std::make_unique<Impl>()) {
+  impl_->path = path;
+  if (resume_step >= 0 && std::filesystem::exists(path)) {
+    impl_->continue_file(resume_step);
+  } else {
+    impl_->rewrite({});
+  }
+}
+
+CsvFile::~CsvFile() = default;
+
+void CsvFile::row(int64_t step, const std::map<std::string, double>& values) {
+  if (values.empty()) return;
+  REDLINE_CHECK(step > impl_->last_step, "a CSV file has one row per step, in order");
+  impl_->add_columns(values);
+  std::string line = std::to_string(step);
+  for (size_t i = 1; i < impl_->columns.size(); ++i) {
+    const auto value = values.find(impl_->columns[i]);
+    line += ',';
+    if (value != values.end()) line += cell(value->second);
+  }
+  impl_->file->append(line + "\n");
+  impl_->last_step = step;
+}
+
+}  // namespace redline::measure

@@ -1,0 +1,171 @@
+// The percentile bootstrap is too narrow for few values; Hesterberg (2015), "What Teachers Should Know About the
+// Bootstrap", section 4.3, widens the percentiles to Phi(-sqrt(n/(n-1)) t) with t from Student's distribution. Draws
+// are Philox, so a verdict repeats.
+#include "measure/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/check.h"
+#include "core/philox.h"
+
+namespace redline::measure {
+namespace {
+
+constexpr int kResamples = 2000;
+
+double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+
+// P(T <= x) for Student's t with n degrees of freedom, exact for integers (Abramowitz & Stegun 26.7.3 and 26.7.4).
+double student_cdf(double x, int n) {
+  const double theta = std::atan(std::abs(x) / std::sqrt(static_cast<double>(n)));
+  const double c = std::cos(theta), s = std::sin(theta);
+  double within = 0;
+  if (n % 2 == 1) {
+    double term = c, sum = n > 1 ? c : 0.0;
+    for (int k = 3; k <= n - 2; k += 2) {
+      term *= c * c * (k - 1) / k;
+      sum += term;
+    }
+    within = 2 / M_PI * (theta + (n > 1 ? s * sum : 0.0));
+  } else {
+    double term = 1, sum = 1;
+    for (int k = 2; k <= n - 2; k += 2) {
+      term *= c * c * (k - 1) / k;
+      sum += term;
+    }
+    within = s * sum;
+  }
+  return x >= 0 ? 0.5 + within / 2 : 0.5 - within / 2;
+}
+
+double student_quantile(double p, int n) {
+  double low = 0, high = 1e3;
+  for (int i = 0; i < 100; ++i) {
+    const double middle = (low + high) / 2;
+    (student_cdf(middle, n) < p ? low : high) = middle;
+  }
+  return high;
+}
+
+// The lower tail that makes a percentile interval of n values cover what it claims.
+double expanded_tail(double confidence, size_t n) {
+  const double tail = (1 - confidence) / 2;
+  if (n > 200) return tail;
+  const double t = student_quantile(1 - tail, static_cast<int>(n) - 1);
+  return normal_cdf(-std::sqrt(static_cast<double>(n) / static_cast<double>(n - 1)) * t);
+}
+
+// On a vector we may reorder.
+double median_of(std::vector<double>& values) {
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle] + *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle))) / 2;
+}
+
+}  // namespace
+
+double median(std::span<const double> values) {
+  REDLINE_CHECK(!values.empty(), "a median needs a value");
+  std::vector<double> copy(values.begin(), values.end());
+  return median_of(copy);
+}
+
+double quantile(std::span<const double> values, double q) {
+  REDLINE_CHECK(!values.empty() && q >= 0 && q <= 1, "a quantile needs a value and 0 <= q <= 1");
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  const double place = q * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(std::floor(place));
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  const double share = place - static_cast<double>(below);
+  return share == 0 ? sorted[below] : sorted[below] + share * (sorted[above] - sorted[below]);
+}
+
+double mean(std::span<const double> values) {
+  REDLINE_CHECK(!values.empty(), "a mean needs a value");
+  double sum = 0;
+  for (double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+double robust_spread(std::span<const double> values) {
+  const double middle = median(values);
+  std::vector<double> distances;
+  for (double value : values) distances.push_back(std::abs(value - middle));
+  return 1.4826 * median_of(distances);  // 1 / Phi^-1(3/4)
+}
+
+Interval bootstrap(std::span<const double> values, const Statistic& statistic, double confidence, uint64_t seed) {
+  REDLINE_CHECK(!values.empty() && confidence > 0 && confidence < 1,
+                "a bootstrap needs a value and 0 < confidence < 1");
+  const size_t n = values.size();
+  if (n < 3) {
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    const double width = n == 1 ? std::abs(*low) : *high - *low;
+    return {*low - width, *high + width};
+  }
+  KeyedStream draws(seed, n, 0, 0);
+  std::vector<double> statistics, sample(n);
+  statistics.reserve(kResamples);
+  for (int i = 0; i < kResamples; ++i) {
+    for (double& value : sample) value = values[static_cast<size_t>(draws.uniform_int(0, static_cast<int64_t>(n) - 1))];
+    statistics.push_back(statistic(sample));
+  }
+  const double tail = expanded_tail(confidence, n);
+  return {quantile(statistics, tail), quantile(statistics, 1 - tail)};
+}
+
+Interval bootstrap_median(std::span<const double> values, double confidence, uint64_t seed) {
+  return bootstrap(
+      values, [](std::span<const double> sample) { return median(sample); }, confidence, seed);
+}
+
+RatioEstimate compare_blocks(std::span<const double> a, std::span<const double> b, double confidence, uint64_t seed) {
+  REDLINE_CHECK(a.size() == b.size() && !a.empty(), "both variants run in every block");
+  // Ratios within a block cancel what slowed both of its runs; on the log scale faster and slower are alike.
+  std::vector<double> logs;
+  for (size_t i = 0; i < a.size(); ++i) {
+    REDLINE_CHECK(a[i] > 0 && b[i] > 0, "a run takes time");
+    logs.push_back(std::log(a[i] / b[i]));
+  }
+  const Interval interval = bootstrap_median(logs, confidence, seed);
+  RatioEstimate estimate;
+  estimate.ratio = std::exp(median(logs));
+  estimate.interval = {std::exp(interval.low), std::exp(interval.high)};
+  if (logs.size() == 1) estimate.interval = {estimate.ratio / 2, estimate.ratio * 2};  // one block proves nothing
+  estimate.blocks = static_cast<int>(a.size());
+  return estimate;
+}
+
+Verdict judge(const RatioEstimate& estimate, double widest) {
+  if (estimate.interval.low > 1) return Verdict::Faster;
+  if (estimate.interval.high < 1) return Verdict::Slower;
+  const double width = (estimate.interval.high - estimate.interval.low) / estimate.ratio;
+  return width > widest ? Verdict::TooNoisy : Verdict::NoEffect;
+}
+
+const char* verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::Faster:
+      return "faster";
+    case Verdict::NoEffect:
+      return "no effect";
+    case Verdict::Slower:
+      return "slower";
+    case Verdict::TooNoisy:
+      return "too noisy";
+  }
+  return "?";
+}
+
+std::vector<int> interleaved_order(int variants, int block) {
+  REDLINE_CHECK(variants >= 1 && block >= 0, "a block has variants and a number");
+  std::vector<int> order;
+  for (int i = 0; i < variants; ++i) order.push_back((i + block) % variants);
+  for (int i = variants - 1; i >= 0; --i) order.push_back(order[static_cast<size_t>(i)]);
+  return order;
+}
+
+}  // namespace redline::measure
