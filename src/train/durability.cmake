@@ -1,9 +1,16 @@
 # What must survive a crash: safetensors, checkpoint generations, verify, diff, convert, and the crash-state harness.
 list(APPEND TRAIN_SOURCES
-  safetensors.cpp safetensors_header.cpp safetensors_header_text.cpp
-  checkpoint/block_reader.cpp)
+  chaos.cpp child_process.cpp convert.cpp diff.cpp safetensors.cpp safetensors_header.cpp safetensors_header_text.cpp verify.cpp
+  checkpoint/block_reader.cpp checkpoint/fault_file_ops.cpp checkpoint/generation.cpp checkpoint/interval.cpp checkpoint/loading.cpp
+  checkpoint/manifest.cpp checkpoint/options.cpp checkpoint/retention.cpp checkpoint/sample_log.cpp
+  checkpoint/snapshot.cpp checkpoint/store.cpp)
 list(APPEND TRAIN_TESTS
-  safetensors_header_test.cpp safetensors_test.cpp)
+  child_process_test.cpp diff_test.cpp safetensors_header_test.cpp safetensors_test.cpp
+  checkpoint/crash_states_test.cpp checkpoint/damage_test.cpp checkpoint/interval_test.cpp checkpoint/manifest_test.cpp
+  checkpoint/retention_test.cpp checkpoint/simulated_disk.cpp checkpoint/store_test.cpp)
+
+set_source_files_properties(convert.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+  COMPILE_DEFINITIONS "REDLINE_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\"")
 
 # Parsers of files we do not trust, under AddressSanitizer and UBSan; the sources are compiled again, without torch.
 if(REDLINE_SANITIZE_TESTS)

@@ -69,6 +69,39 @@ uint32_t read_block(const InputFile& file, std::span<const FileSegment> segments
   return crc;
 }
 
+void require_sum(const InputFile& file, uint64_t block, uint32_t found, uint32_t expected) {
+  if (found == expected) return;
+  throw DamagedError(
+      {file.path(), block, "its CRC32C is " + crc_text(found) + ", the manifest says " + crc_text(expected)});
+}
+
+// Calls work(block) from several threads; rethrows the failure of the lowest block among those that were tried.
+template <class Work>
+void for_each_block(uint64_t first, uint64_t last, int threads, Work work) {
+  std::atomic<uint64_t> next{first};
+  uint64_t worst = UINT64_MAX;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  auto run = [&] {
+    for (uint64_t block = next++; block < last; block = next++) {
+      try {
+        work(block);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (block < worst) worst = block, failure = std::current_exception();
+        next = last;  // the others finish the blocks they have
+        return;
+      }
+    }
+  };
+  const int count = reading_threads(threads, last - first);
+  std::vector<std::thread> helpers;
+  for (int i = 1; i < count; ++i) helpers.emplace_back(run);
+  run();
+  for (std::thread& helper : helpers) helper.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
 }  // namespace
 
 std::string Damage::sentence() const {
@@ -124,33 +157,26 @@ void read_segments(const InputFile& file, std::span<const FileSegment> segments,
   const uint64_t first = first_byte / kBlockBytes, last = block_count(last_byte);
   const bool sum = !block_sums.empty();
   REDLINE_CHECK(!sum || (first_byte == 0 && block_sums.size() == last), "checked reads cover the whole file");
+  for_each_block(first, last, threads, [&](uint64_t block) {
+    const uint64_t begin = block * kBlockBytes;
+    const uint32_t crc = read_block(file, segments, begin, std::min(begin + kBlockBytes, last_byte), sum);
+    if (sum) require_sum(file, block, crc, block_sums[block]);
+  });
+}
 
-  std::atomic<uint64_t> next{first}, worst{UINT64_MAX};  // worst: the lowest block that failed
-  std::mutex mutex;
-  std::exception_ptr failure;
-  auto work = [&] {
-    for (uint64_t block = next++; block < last; block = next++) {
-      try {
-        const uint64_t begin = block * kBlockBytes;
-        const uint32_t crc = read_block(file, segments, begin, std::min(begin + kBlockBytes, last_byte), sum);
-        if (sum && crc != block_sums[block]) {
-          throw DamagedError({file.path(), block,
-                              "its CRC32C is " + crc_text(crc) + ", the manifest says " + crc_text(block_sums[block])});
-        }
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (block < worst) worst = block, failure = std::current_exception();
-        next = last;  // the others finish the blocks they have
-        return;
-      }
+void check_blocks(const InputFile& file, std::span<const uint32_t> block_sums, int threads) {
+  REDLINE_CHECK(block_sums.size() == block_count(file.bytes()), "the caller has compared the sizes");
+  for_each_block(0, block_sums.size(), threads, [&](uint64_t block) {
+    thread_local std::vector<std::byte> piece(kPieceBytes);
+    uint32_t crc = 0;
+    const uint64_t end = std::min((block + 1) * kBlockBytes, file.bytes());
+    for (uint64_t at = block * kBlockBytes; at < end; at += kPieceBytes) {
+      const auto part = std::span(piece).first(std::min(kPieceBytes, end - at));
+      file.read(at, part);
+      crc = crc32c(part, crc);
     }
-  };
-  const int count = reading_threads(threads, last - first);
-  std::vector<std::thread> helpers;
-  for (int i = 1; i < count; ++i) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
-  if (failure) std::rethrow_exception(failure);
+    require_sum(file, block, crc, block_sums[block]);
+  });
 }
 
 }  // namespace redline::train

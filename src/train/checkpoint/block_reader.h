@@ -67,5 +67,7 @@ class InputFile {
 // on this machine.
 void read_segments(const InputFile& file, std::span<const FileSegment> segments, std::span<const uint32_t> block_sums,
                    int threads = 0);
+// Only compares the sums (one per block of the file); throws DamagedError for a block that differs.
+void check_blocks(const InputFile& file, std::span<const uint32_t> block_sums, int threads = 0);
 
 }  // namespace redline::train

@@ -7,13 +7,13 @@
 namespace redline::train {
 
 struct IntervalPolicy {
-  std::optional<int64_t> every_steps;
-  std::optional<double> every_seconds;
+  std::optional<int64_t> every_steps = std::nullopt;
+  std::optional<double> every_seconds = std::nullopt;
   // When neither is given: save as often as this share of wall time allows (CheckFreq, FAST'21, bounds it by 3.5 %).
   double overhead_limit = 0.03;
   // Young's interval sqrt(2 C M) (Young, CACM 1974) as a lower bound on the automatic interval: more often gains
   // nothing.
-  std::optional<double> mean_time_between_failures_seconds;
+  std::optional<double> mean_time_between_failures_seconds = std::nullopt;
   double shortest_seconds = 10.0, longest_seconds = 1800.0;  // of the automatic interval
 };
 
@@ -22,7 +22,7 @@ struct IntervalInput {
   double seconds_since_save = 0;  // since the last save began, or since the run started
   double stall_seconds = 0;       // of the last save; 0 = none yet
   double write_seconds = 0;       // of the last finished write
-  double slowdown_seconds = 0;    // extra step time while the writer ran, when known
+  double slowdown_seconds = 0;    // what training loses to the writer thread: at most its CPU time
   bool writer_busy = false;
 };
 

@@ -79,6 +79,8 @@ class CheckpointStore {
   // the first.
   double last_stall_seconds() const;
   double last_write_seconds() const;
+  // Of the writer thread, on a core: what a busy machine can lose to it (IntervalInput::slowdown_seconds).
+  double last_write_cpu_seconds() const;
 
   // The newest generation that verifies (sizes, CRC32C of every block). Damaged ones are named (log and event), renamed
   // to quarantine-step-… and skipped. nullopt when there is no generation at all; CheckpointError when there are only

@@ -1,0 +1,87 @@
+// redline convert [nemo|torch|safetensors] IN OUT: weights from and to the files of other projects, under their names.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/command.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "train/convert.h"
+
+namespace redline::app {
+
+void add_convert_command(CLI::App& program, const Globals& globals);
+
+namespace {
+
+struct ConvertArguments {
+  std::vector<std::string> words, renames;
+  train::ConvertRequest request;
+  std::string config;
+};
+
+train::ConvertRequest convert_request(const ConvertArguments& arguments) {
+  train::ConvertRequest request = arguments.request;
+  std::vector<std::string> words = arguments.words;
+  if (words.size() == 3) {
+    if (words[0] != "nemo" && words[0] != "torch" && words[0] != "safetensors") {
+      throw ConfigError("Unknown format '" + printable(words[0]) + "'; known: nemo, torch, safetensors.");
+    }
+    words.erase(words.begin());  // the files' endings say the same; the word is there for the reader
+  }
+  if (words.size() != 2)
+    throw ConfigError(
+        "convert takes IN and OUT, with an optional format in front: redline convert nemo MODEL.nemo OUT.safetensors");
+  request.source = words[0];
+  request.target = words[1];
+  request.config = arguments.config;
+  for (const std::string& rename : arguments.renames) {
+    const size_t equals = rename.find('=');
+    if (equals == std::string::npos)
+      throw ConfigError("--rename-prefix wants FROM=TO, found '" + printable(rename) + "'.");
+    request.rename_prefixes.emplace_back(rename.substr(0, equals), rename.substr(equals + 1));
+  }
+  return request;
+}
+
+}  // namespace
+
+void add_convert_command(CLI::App& program, const Globals& globals) {
+  auto arguments = std::make_shared<ConvertArguments>();
+  CLI::App* command = program.add_subcommand(
+      "convert", "Convert weights: .nemo, torch checkpoints and safetensors, under the reference names");
+  command->add_option("words", arguments->words, "[nemo|torch|safetensors] IN OUT; IN may be a run or step-… directory")
+      ->required()
+      ->expected(2, 3);
+  command->add_option("--key", arguments->request.key,
+                      "The dictionary inside a torch file, e.g. model_ema; looked for when not given");
+  command->add_option("--rename-prefix", arguments->renames,
+                      "FROM=TO, e.g. module.= ; may be repeated, the first that fits is used");
+  command->add_option("--dtype", arguments->request.dtype, "Type of floating tensors in OUT: F32, F16, BF16, F64");
+  command->add_option("--config", arguments->config, "model_config.yaml to put into a .nemo file");
+  command->add_flag("--ema", arguments->request.ema, "Of a checkpoint: the averaged weights");
+  command->callback([arguments, &globals] {
+    const train::ConvertRequest request = convert_request(*arguments);
+    const train::ConvertReport report = train::convert_weights(request);
+    for (const std::string& name : report.skipped) log_warning("not a tensor, left out: " + name);
+    if (globals.json) {
+      const nlohmann::json answer = {{"schema_version", 1},
+                                     {"target", request.target.string()},
+                                     {"tensors", report.tensors},
+                                     {"elements", report.elements},
+                                     {"renamed", report.renamed},
+                                     {"skipped", report.skipped},
+                                     {"config", report.config_written.string()}};
+      fmt::print("{}\n", answer.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+      return;
+    }
+    fmt::print("{}: {} tensors, {} elements", printable(request.target.string()), report.tensors, report.elements);
+    if (report.renamed > 0) fmt::print(", {} renamed", report.renamed);
+    fmt::print("\n");
+    if (!report.config_written.empty())
+      fmt::print("{}: the model's own config\n", printable(report.config_written.string()));
+  });
+}
+
+}  // namespace redline::app

@@ -1,0 +1,84 @@
+#include "train/child_process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "core/error.h"
+#include "core/file_ops.h"
+#include "train/checkpoint/sample_log.h"
+#include "train/checkpoint/test_state.h"
+
+namespace redline::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ChildProcess, CodesSignalsOutputAndEnvironment) {
+  test::ScratchDirectory scratch;
+  ChildOptions options;
+  options.arguments = {"sh", "-c", "echo \"$WORD\"; echo err >&2; exit 3"};
+  options.environment = {{"WORD", "hello"}};
+  options.output = scratch / "log";
+  const auto ended = ChildProcess(options).wait();
+  EXPECT_EQ(ended->exit_code, 3);
+  EXPECT_EQ(read_file(scratch / "log"), "hello\nerr\n");
+  options.arguments = {"sh", "-c", "kill -9 $$"};
+  EXPECT_EQ(ChildProcess(options).wait()->signal, SIGKILL);
+}
+
+TEST(ChildProcess, WaitingHasALimitAndDestructionKills) {
+  ChildOptions options;
+  options.arguments = {"sleep", "1000"};
+  pid_t pid = 0;
+  {
+    ChildProcess child(options);
+    pid = child.pid();
+    EXPECT_FALSE(child.wait(0.01).has_value());
+    EXPECT_EQ(::kill(pid, 0), 0);
+  }
+  EXPECT_NE(::kill(pid, 0), 0);  // ended and reaped
+}
+
+TEST(ChildProcess, FailureSpeaks) {
+  test::ScratchDirectory scratch;
+  ChildOptions options;
+  options.arguments = {"sh", "-c", "echo the reason; exit 5"};
+  options.output = scratch / "log";
+  try {
+    run_child(options, "The helper");
+    FAIL();
+  } catch (const DeviceError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("The helper ended with code 5. Its last words: the reason"));
+  }
+  options.arguments = {"/no/such/program"};
+  EXPECT_THROW(run_child(options, "x"), DeviceError);
+}
+
+TEST(SampleLog, SurvivesTornLinesAndLaterRowsWin) {
+  test::ScratchDirectory scratch;
+  EXPECT_TRUE(read_sample_log(scratch.path()).empty());
+  {
+    SampleLog log(scratch.path());
+    log.step(1, 0, std::vector<int64_t>{5, 6});
+    log.step(2, 0, std::vector<int64_t>{7});
+    log.flush();
+    log.step(3, 0, std::vector<int64_t>{8, 9});
+  }
+  std::filesystem::resize_file(scratch / "samples.jsonl", std::filesystem::file_size(scratch / "samples.jsonl") - 3);
+  {
+    SampleLog log(scratch.path());
+    log.step(2, 1, std::vector<int64_t>{70});
+    log.step(3, 1, {});
+  }
+  const auto rows = read_sample_log(scratch.path());
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_THAT(rows.at(1).sample_ids, ElementsAre(5, 6));
+  EXPECT_THAT(rows.at(2).sample_ids, ElementsAre(70));
+  EXPECT_EQ(rows.at(2).epoch, 1);
+  EXPECT_TRUE(rows.at(3).sample_ids.empty());
+}
+
+}  // namespace
+}  // namespace redline::train

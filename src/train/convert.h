@@ -1,0 +1,41 @@
+// Weights from and to the formats of other projects. Torch pickles (.nemo, .ckpt, .pt, .pth, .bin) pass through
+// python/convert.py in a child process; this process only ever reads safetensors. Names stay the reference project's:
+// tasks use them themselves.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace redline::train {
+
+struct ConvertRequest {
+  std::filesystem::path source;  // a torch file, a .nemo file, a .safetensors file, a generation or a run directory
+  std::filesystem::path target;  // .safetensors, .pt/.pth/.ckpt or .nemo
+  std::string key;               // the dictionary inside a torch file, e.g. "model_ema"; empty: looked for
+  std::filesystem::path config;  // model_config.yaml for a .nemo target
+  std::vector<std::pair<std::string, std::string>>
+      rename_prefixes;  // "module." -> ""; the first that fits a name is applied
+  std::string dtype;    // "F32", "F16", "BF16": floating tensors are converted; empty: as they are
+  bool ema = false;     // of a checkpoint: the averaged weights instead of the last ones
+};
+
+struct ConvertReport {
+  int64_t tensors = 0, elements = 0, renamed = 0;
+  std::vector<std::string> skipped;      // entries that are no tensors
+  std::filesystem::path config_written;  // the YAML of a .nemo source, beside the target
+};
+
+// Throws CheckpointError, ConfigError or DeviceError; the target appears whole or not at all.
+ConvertReport convert_weights(const ConvertRequest& request);
+
+// The interpreter and script: REDLINE_PYTHON, else the project's .venv, else python3; REDLINE_PYTHON_DIR, else beside
+// the program or in the source tree it was built from.
+std::string python_program();
+std::filesystem::path python_script(const std::string& name);
+
+}  // namespace redline::train

@@ -1,0 +1,100 @@
+#include "train/diff.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace redline::train {
+namespace {
+
+std::vector<measure::StepRow> losses(const std::vector<double>& values) {
+  std::vector<measure::StepRow> rows;
+  for (double value : values) {
+    measure::StepRow row;
+    row.step = static_cast<int64_t>(rows.size()) + 1;
+    row.loss = value;
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+TEST(Diff, FirstStepTable) {
+  struct Row {
+    const char* why;
+    std::vector<double> a, b;
+    int64_t step;  // 0: equal
+    const char* what;
+  };
+  const Row rows[] = {
+      {"equal", {1, 2, 3}, {1, 2, 3}, 0, ""},
+      {"one bit", {1, 2, 3}, {1, std::nextafter(2.0, 3.0), 3}, 2, "loss"},
+      {"zero has two signs", {0.0}, {-0.0}, 1, "loss"},
+      {"a NaN equals itself", {NAN}, {NAN}, 0, ""},
+      {"one is longer", {1, 2}, {1, 2, 3}, 3, "only in B"},
+      {"the other is longer", {1, 2, 3}, {1}, 2, "only in A"},
+      {"both empty", {}, {}, 0, ""},
+  };
+  for (const Row& row : rows) {
+    const auto found = first_step_difference(losses(row.a), losses(row.b));
+    EXPECT_EQ(found ? found->step : 0, row.step) << row.why;
+    if (found) {
+      EXPECT_EQ(found->what, row.what) << row.why;
+    }
+  }
+}
+
+TEST(Diff, LaterRowsOfAStepWinAndOtherColumnsCount) {
+  auto a = losses({1, 2, 3}), b = losses({1, 9, 3});
+  b.push_back(a[1]);  // repeated after a resume
+  int64_t compared = 0, different = 0;
+  EXPECT_FALSE(first_step_difference(a, b, &compared, &different).has_value());
+  EXPECT_EQ(compared, 3);
+  EXPECT_EQ(different, 0);
+  b[2].grad_norm = 0.5;
+  EXPECT_EQ(first_step_difference(a, b)->what, "grad_norm");
+  b[2].learning_rate = 0.5;
+  EXPECT_EQ(first_step_difference(a, b)->what, "learning_rate");
+}
+
+TEST(Diff, Tensors) {
+  const torch::Tensor base = torch::arange(6, torch::kFloat32);
+  torch::Tensor changed = base.clone(), nan = base.clone();
+  changed[4] += 0.25;
+  changed[5] += 0.5;
+  nan[0] = NAN;
+  DiffResult result;
+  diff_tensors("model",
+               {{"same", base},
+                {"values", base},
+                {"shape", base},
+                {"type", base},
+                {"gone", base},
+                {"nan", base},
+                {"both_nan", nan},
+                {"empty", torch::empty({0})}},
+               {{"same", base.clone()},
+                {"values", changed},
+                {"shape", base.reshape({2, 3})},
+                {"type", base.to(torch::kFloat16)},
+                {"nan", nan},
+                {"both_nan", nan.clone()},
+                {"empty", torch::empty({0})},
+                {"new", base}},
+               result);
+  EXPECT_FALSE(result.equal());
+  EXPECT_EQ(result.tensors_compared, 7);
+  ASSERT_EQ(result.tensors.size(), 6u);
+  EXPECT_EQ(result.tensors[0].name, "values");
+  EXPECT_EQ(result.tensors[0].elements, 2);
+  EXPECT_EQ(result.tensors[0].largest, 0.5);
+  EXPECT_EQ(result.tensors[1].what, "shape [6] and [2, 3]");
+  EXPECT_EQ(result.tensors[2].what, "type F32 and F16");
+  EXPECT_EQ(result.tensors[3].what, "only in A");
+  EXPECT_EQ(result.tensors[4].name, "nan");
+  EXPECT_TRUE(std::isinf(result.tensors[4].largest));
+  EXPECT_EQ(result.tensors[5].what, "only in B");
+}
+
+}  // namespace
+}  // namespace redline::train

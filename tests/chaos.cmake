@@ -1,0 +1,10 @@
+# SIGKILL campaigns: against a small job that uses the real store, record and sample log (with flawed variants as controls).
+add_executable(chaos_job chaos_job.cpp)
+target_link_libraries(chaos_job PRIVATE redline_flags redline_train)
+redline_use_torch_pch(chaos_job)
+add_executable(chaos_test chaos_test.cpp)
+target_link_libraries(chaos_test PRIVATE redline_flags redline_train GTest::gtest GTest::gmock GTest::gtest_main)
+target_compile_definitions(chaos_test PRIVATE REDLINE_CHAOS_JOB="$<TARGET_FILE:chaos_job>")
+add_dependencies(chaos_test chaos_job)
+add_test(NAME chaos COMMAND chaos_test)
+set_tests_properties(chaos PROPERTIES TIMEOUT 3600)
