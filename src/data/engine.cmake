@@ -1,6 +1,7 @@
-# Plan, workers, collation, cache, bad samples: free of torch, so that the sanitizer programs compile them again.
-set(DATA_CORE_SOURCES
-  bad_samples.cpp collate.cpp disk_cache.cpp feature_cache.cpp job.cpp job_queue.cpp job_runner.cpp memory_source.cpp ordered_loader.cpp
-  plan.cpp plan_groups.cpp plan_order.cpp sample_chain.cpp step_split.cpp)
-list(APPEND DATA_SOURCES ${DATA_CORE_SOURCES})
-list(APPEND DATA_TESTS)
+include(engine_core.cmake)
+list(APPEND DATA_SOURCES ${DATA_CORE_SOURCES}
+  audio_clip.cpp audio_transforms.cpp build_loader.cpp dataset_config.cpp dataset_fields.cpp image_table.cpp image_transforms.cpp
+  manifest.cpp manifest_source.cpp multi_speaker_noise.cpp name_ranges.cpp open_data.cpp tar_set.cpp tarred_source.cpp tensor_batch.cpp
+  web_dataset_source.cpp)
+list(APPEND DATA_TESTS ${DATA_CORE_TESTS}
+  manifest_test.cpp name_ranges_test.cpp sources_test.cpp transforms_test.cpp)

@@ -1,0 +1,248 @@
+// The field table of a data set. What each row changes besides speed decides what the tuner may move freely.
+#include "core/error.h"
+#include "data/dataset_config.h"
+
+namespace redline::data {
+
+namespace {
+
+using D = DatasetConfig;
+using config::Effect;
+using Table = config::Table<DatasetConfig>;
+
+void add_source_rows(Table& t) {
+  t.add("manifest_filepath", &D::manifest_filepath,
+        "NeMo manifest: a name, a list, or a list of lists (static buckets); names may hold ranges like {0..9} or "
+        "_OP_0..9_CL_.");
+  t.add("path", &D::path,
+        "Parquet files (file, folder or glob), a folder of class folders, an index of pictures (.csv, .jsonl), or "
+        "WebDataset tars.");
+  t.group("synth", &D::synth, "Generates a data set once into cache_dir and uses it.");
+  t.add("tarred_audio_filepaths", &D::tarred_audio_filepaths,
+        "Tars that hold the manifest's audio; names may hold ranges.");
+  t.add("is_tarred", &D::is_tarred, "The manifest's audio lies in tars.").effect(Effect::Order).tunable();
+  t.add("noise_manifest", &D::noise_manifest, "Manifest(s) of noise clips, one of which is drawn for each clip.")
+      .effect(Effect::Optimisation);
+  t.add("columns", &D::columns, "Parquet columns to read; empty reads all numeric ones.");
+  t.add("length_column", &D::length_column,
+        "Parquet column whose length is the sample's; empty takes the first list column.");
+  t.add("allow_absolute", &D::allow_absolute,
+        "Follow absolute names in manifests and tables; auto is on, except for tarred data.");
+  t.add("data_root", &D::data_root, "Folder that named files must lie in; empty is the manifest's own folder.");
+}
+
+void add_batch_rows(Table& t, bool training) {
+  auto batch =
+      t.add("batch_size", &D::batch_size, "Samples of a batch; also the group whose samples augmentation mixes.");
+  batch.at_least(0).effect(Effect::Optimisation).tunable().alias("samples_per_gpu");
+  if (training) batch.flag("batch_size").alias(".data.samples_per_gpu");
+  t.add("micro_batch_size", &D::micro_batch_size,
+        "Samples computed at once on a rank; auto is batch_size. Splits a step, never changes it.")
+      .at_least(0)
+      .effect(Effect::Nothing)
+      .tunable();
+  t.add("shuffle", &D::shuffle, "Draw a new order each epoch.").effect(Effect::Order);
+  t.add("seed", &D::seed, "Seed of order and augmentation; auto is the run's seed.").effect(Effect::Order);
+  t.add("drop_last", &D::drop_last, "Leave out the last batch when it is not full.").effect(Effect::Order);
+  t.add("min_duration", &D::min_duration, "Shorter samples are left out and counted.")
+      .unit("seconds")
+      .at_least(0)
+      .effect(Effect::Optimisation);
+  t.add("max_duration", &D::max_duration, "Longer samples are left out and counted.")
+      .unit("seconds")
+      .above(0)
+      .effect(Effect::Optimisation);
+  auto cut = t.add("max_sequence_length", &D::max_sequence_length, "Sequences are cut to this many elements.");
+  cut.unit("elements").at_least(1).effect(Effect::Optimisation).tunable();
+  auto padding = t.add("use_dynamic_padding", &D::use_dynamic_padding,
+                       "Pad to the longest sample of the batch; false pads to max_sequence_length (or max_duration).");
+  padding.effect(Effect::Numerics).tunable();
+}
+
+void add_bucket_rows(Table& t) {
+  t.add("use_bucketing", &D::use_bucketing, "Batch samples of like length; auto is on when num_buckets is above 1.")
+      .effect(Effect::Order)
+      .tunable();
+  t.add("num_buckets", &D::num_buckets, "Length buckets, at the quantiles of the lengths.")
+      .range(1, 255)
+      .effect(Effect::Order)
+      .tunable();
+  t.add("bucket_duration_bins", &D::bucket_duration_bins, "Upper edges of the buckets instead of quantiles, ascending.")
+      .effect(Effect::Order);
+  t.add("batch_duration", &D::batch_duration, "Batches by padded length: count times longest stays below this.")
+      .unit("seconds")
+      .above(0)
+      .effect(Effect::Optimisation);
+  t.add("batch_tokens", &D::batch_tokens, "The same for sequences.")
+      .unit("elements")
+      .above(0)
+      .effect(Effect::Optimisation);
+  t.add("shuffle_window", &D::shuffle_window,
+        "Row groups (Parquet) whose rows are shuffled together when the table does not fit max_buffer_bytes; 0 always "
+        "shuffles fully.")
+      .at_least(0)
+      .effect(Effect::Order);
+  t.add("shuffle_n", &D::shuffle_n,
+        "Tarred data: samples shuffled together, tars in random order; 0 shuffles only the tars, -1 everything.")
+      .at_least(-1)
+      .effect(Effect::Order);
+  t.add("tarred_shard_strategy", &D::tarred_shard_strategy,
+        "scatter: each sample once per epoch over all ranks; replicate: once per rank.")
+      .choices({"scatter", "replicate"})
+      .effect(Effect::Order);
+  t.add("bucketing_strategy", &D::bucketing_strategy, "Order of static buckets (a list of lists of manifests).")
+      .choices({"fixed_order", "synced_randomized", "fully_randomized"})
+      .effect(Effect::Order);
+  t.add("bucketing_batch_size", &D::bucketing_batch_size,
+        "Batch per static bucket: a list, or n for n times the bucket's rank from the end.")
+      .effect(Effect::Optimisation);
+  t.add("bucketing_weights", &D::bucketing_weights, "How often each static bucket is used per epoch.")
+      .effect(Effect::Optimisation);
+}
+
+void add_concat_rows(Table& t) {
+  t.add("is_concat", &D::is_concat, "Draw from several manifests by probability instead of joining them.")
+      .effect(Effect::Optimisation);
+  t.add("concat_sampling_technique", &D::concat_sampling_technique, "How a manifest is chosen for each draw.")
+      .choices({"temperature", "round-robin", "random"})
+      .effect(Effect::Optimisation);
+  t.add("concat_sampling_temperature", &D::concat_sampling_temperature, "Temperature T: chances go with size^(1/T).")
+      .above(0)
+      .effect(Effect::Optimisation);
+  t.add("concat_sampling_scale", &D::concat_sampling_scale, "Draws per epoch as a multiple of all samples.")
+      .above(0)
+      .effect(Effect::Optimisation);
+  t.add("concat_sampling_probabilities", &D::concat_sampling_probabilities,
+        "Chance of each manifest for the technique random.")
+      .effect(Effect::Optimisation);
+  t.add("concat_shuffle", &D::concat_shuffle, "Shuffle within each manifest.").effect(Effect::Order);
+}
+
+void add_worker_rows(Table& t, bool training) {
+  auto workers = t.add("num_workers", &D::num_workers,
+                       "Threads that read, decode and transform; 0 does it in the training thread.");
+  workers.range(0, 64).effect(Effect::Nothing).tunable().alias("workers_per_gpu");
+  auto prefetch = t.add("prefetch_factor", &D::prefetch_factor, "Batches each worker may be ahead.");
+  prefetch.range(1, 1024).effect(Effect::Nothing).tunable();
+  auto persistent = t.add("persistent_workers", &D::persistent_workers,
+                          "Keep the threads from epoch to epoch and work ahead into the next.");
+  persistent.effect(Effect::Nothing);
+  auto pin = t.add("pin_memory", &D::pin_memory, "Make batches in memory a device can copy from at full speed.");
+  pin.effect(Effect::Nothing).tunable();
+  t.add("max_buffer_bytes", &D::max_buffer_bytes,
+        "Memory for samples and batches made ahead, and for decoded Parquet row groups.")
+      .unit("bytes")
+      .at_least(1)
+      .effect(Effect::Nothing);
+  if (!training) return;
+  workers.flag("num_workers").alias(".data.workers_per_gpu");
+  prefetch.flag("prefetch_factor").alias(".data.prefetch_factor");
+  persistent.flag("persistent_workers").alias(".data.persistent_workers");
+  pin.flag("pin_memory");
+}
+
+void add_audio_rows(Table& t) {
+  t.add("sample_rate", &D::sample_rate, "Audio is resampled to this rate.")
+      .unit("Hz")
+      .range(100, 1'000'000)
+      .effect(Effect::Model);
+  t.add("channel_selector", &D::channel_selector, "Channel of multi-channel files, from 0, or 'average'.")
+      .effect(Effect::Optimisation);
+  t.add("min_audio_len_secs", &D::min_audio_len_secs, "Shorter clips are made this long.")
+      .unit("seconds")
+      .at_least(0)
+      .effect(Effect::Optimisation);
+  t.add("pad_audio_mode", &D::pad_audio_mode, "How: by repeating them, or with zeros.")
+      .choices({"repeat", "zero"})
+      .effect(Effect::Optimisation);
+  t.add("min_gain_db", &D::min_gain_db, "Lowest random gain.").unit("dB").effect(Effect::Optimisation);
+  t.add("max_gain_db", &D::max_gain_db, "Highest random gain; equal to the lowest is a fixed gain, 0 and 0 none.")
+      .unit("dB")
+      .effect(Effect::Optimisation);
+  t.group("batch_augmentor", &D::batch_augmentor,
+          "Overlays part of a clip with noise or with other speakers of its batch.");
+  t.add("noise_cache_bytes", &D::noise_cache_bytes, "Memory for decoded noise clips.")
+      .unit("bytes")
+      .at_least(0)
+      .effect(Effect::Nothing);
+}
+
+void add_image_rows(Table& t) {
+  t.add("decode", &D::decode, "exact decodes a JPEG whole and resizes as Pillow does; fast lets the decoder shrink it.")
+      .choices({"exact", "fast"})
+      .effect(Effect::Numerics)
+      .tunable();
+  t.add("image_size", &D::image_size, "Height and width pictures are made.")
+      .unit("pixels")
+      .range(1, 16384)
+      .effect(Effect::Model);
+  t.add("image_crop", &D::image_crop,
+        "random_resized: random area and shape; center: the middle; none: the whole picture.")
+      .choices({"random_resized", "center", "none"})
+      .effect(Effect::Optimisation);
+  t.add("image_scale", &D::image_scale, "random_resized: lowest and highest share of the area.")
+      .effect(Effect::Optimisation);
+  t.add("image_ratio", &D::image_ratio, "random_resized: lowest and highest width over height.")
+      .effect(Effect::Optimisation);
+  t.add("image_center_fraction", &D::image_center_fraction, "center: share of the shorter side.")
+      .above(0)
+      .at_most(1)
+      .effect(Effect::Optimisation);
+  t.add("image_flip", &D::image_flip, "Chance of a horizontal flip.").range(0, 1).effect(Effect::Optimisation);
+  t.add("image_rotate", &D::image_rotate, "Largest random rotation to either side.")
+      .unit("degrees")
+      .range(0, 180)
+      .effect(Effect::Optimisation);
+  t.add("image_filter", &D::image_filter, "Filter of the resize.")
+      .choices({"bicubic", "bilinear"})
+      .effect(Effect::Numerics);
+  t.add("image_mean", &D::image_mean, "Subtracted per channel, after division by 255.").effect(Effect::Optimisation);
+  t.add("image_std", &D::image_std, "Divides per channel.").effect(Effect::Optimisation);
+}
+
+void add_cache_rows(Table& t) {
+  t.add("cache", &D::cache, "Keep decoded and transformed samples up to the first random step: in memory or on disk.")
+      .choices({"none", "memory", "disk"})
+      .effect(Effect::Nothing)
+      .tunable();
+  t.add("cache_bytes", &D::cache_bytes, "Limit of the cache.").unit("bytes").at_least(0).effect(Effect::Nothing);
+  t.add("cache_dir", &D::cache_dir, "Folder of the disk cache and of generated data.");
+  t.add("max_bad_fraction", &D::max_bad_fraction, "Share of samples that may be unreadable before the run stops.")
+      .range(0, 1);
+}
+
+void accept_foreign_keys(Table& t) {
+  t.accept("use_start_end_token", {"false"}, "self-supervised training reads no text");
+  t.accept("trim_silence", {"false"}, "trimming silence is not implemented");
+  t.accept("augmentor", {"null"},
+           "NeMo's perturbations are not implemented; see batch_augmentor, min_gain_db, noise_manifest");
+  t.accept("concat_sampling_seed", {"null"}, "the seed of the data set is used");
+  t.accept("quadratic_duration", {"null"},
+           "batches are bounded by padded length, which already makes long clips dearer");
+  t.accept("use_lhotse", {}, "buckets and batches by duration need no other loader here");
+  t.accept("bucket_buffer_size", {}, "buckets are drawn from the whole data set");
+  t.accept("shuffle_buffer_size", {}, "the whole data set is shuffled");
+  t.accept("num_cuts_for_bins_estimate", {}, "bins are exact quantiles");
+  t.accept("labels", {"null"}, "self-supervised training reads no text");
+  t.accept("parser", {"null"}, "self-supervised training reads no text");
+  t.accept("normalize_db", {"null"}, "loudness normalisation is not implemented");
+}
+
+}  // namespace
+
+Table DatasetConfig::table(bool training) {
+  Table t;
+  t.about(training ? "The training data." : "The validation data.");
+  add_source_rows(t);
+  add_batch_rows(t, training);
+  add_bucket_rows(t);
+  add_concat_rows(t);
+  add_worker_rows(t, training);
+  add_audio_rows(t);
+  add_image_rows(t);
+  add_cache_rows(t);
+  accept_foreign_keys(t);
+  return t;
+}
+
+}  // namespace redline::data

@@ -1,0 +1,107 @@
+#include "data/manifest.h"
+
+#include <simdjson.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/strings.h"
+#include "data/path_guard.h"
+
+namespace redline::data {
+
+namespace {
+
+constexpr double kMaxSeconds = 1e9;
+constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 34;
+
+struct Place {
+  const std::string& name;
+  int line;
+  [[noreturn]] void fail(const std::string& problem) const {
+    throw DataError(printable(name) + ":" + std::to_string(line) + ": " + problem);
+  }
+};
+
+double seconds_of(const simdjson::dom::element& value, const char* key, const Place& place) {
+  double seconds = 0;
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+  if (value.get(seconds) != simdjson::SUCCESS) place.fail(std::string(key) + " must be a number of seconds.");
+  if (!(seconds >= 0.0 && seconds <= kMaxSeconds))
+    place.fail(std::string(key) + " is " + format_double(seconds) + "; expected 0 seconds or more.");
+  return seconds;
+}
+
+struct Line {
+  std::string_view file;
+  double duration = std::numeric_limits<double>::quiet_NaN(), offset = 0.0;
+  int64_t shard = -1;
+};
+
+Line read_line(simdjson::dom::parser& parser, std::string_view text, const Place& place) {
+  simdjson::dom::object object;
+  const auto error = parser.parse(text.data(), text.size(), false).get(object);
+  if (error == simdjson::INCORRECT_TYPE) place.fail("expected a JSON object in braces.");
+  if (error != simdjson::SUCCESS) place.fail(std::string("not valid JSON: ") + simdjson::error_message(error));
+  Line line;
+  for (const auto& [key, value] : object) {
+    if (key == "audio_filepath" || (key == "audio_filename" && line.file.empty())) {
+      if (value.get(line.file) != simdjson::SUCCESS)
+        place.fail("audio_filepath must be one file name (lists of channels are not supported).");
+    } else if (key == "duration") {
+      line.duration = seconds_of(value, "duration", place);
+    } else if (key == "offset") {
+      line.offset = seconds_of(value, "offset", place);
+      if (std::isnan(line.offset)) line.offset = 0.0;
+    } else if (key == "shard_id" && !value.is_null()) {
+      if (value.get(line.shard) != simdjson::SUCCESS || line.shard < 0 || line.shard > INT32_MAX) {
+        place.fail("shard_id must be a whole number, 0 or more.");
+      }
+    }
+  }
+  if (line.file.empty()) place.fail("there is no audio_filepath.");
+  if (line.file.find('\0') != std::string_view::npos) place.fail("audio_filepath holds a zero byte.");
+  return line;
+}
+
+}  // namespace
+
+Manifest Manifest::parse(std::string_view text, const std::string& name) {
+  Manifest manifest;
+  manifest.name_ = name;
+  manifest.fingerprint_ = hash64(text);
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  // The parser reads up to SIMDJSON_PADDING bytes beyond a line: into the next line, or into this copy's padding.
+  const simdjson::padded_string padded(text);
+  const std::string_view all(padded.data(), padded.size());
+  simdjson::dom::parser parser;
+  int line = 0;
+  for (size_t begin = 0; begin < all.size();) {
+    const size_t end = std::min(all.find('\n', begin), all.size());
+    const std::string_view row = all.substr(begin, end - begin);
+    begin = end + 1;
+    ++line;
+    if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const Line read = read_line(parser, row, Place{name, line});
+    manifest.entries_.push_back({manifest.names_.size(), read.duration, read.offset,
+                                 static_cast<uint32_t>(read.file.size()), static_cast<int32_t>(read.shard), line});
+    manifest.names_ += read.file;
+  }
+  if (manifest.entries_.empty()) throw DataError("The manifest " + printable(name) + " has no entries.");
+  return manifest;
+}
+
+Manifest Manifest::read(const std::filesystem::path& path) {
+  const DataFile file = open_user_file(path);
+  if (file.size() > kMaxManifestBytes)
+    throw DataError("The manifest " + printable(path.string()) + " is larger than 16 GiB.");
+  std::string text(file.size(), '\0');
+  if (!file.read_at(0, std::as_writable_bytes(std::span(text)))) {
+    throw DataError("The manifest " + printable(path.string()) + " cannot be read to its end.");
+  }
+  return parse(text, path.string());
+}
+
+}  // namespace redline::data
