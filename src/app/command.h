@@ -31,6 +31,11 @@ struct ConfigArguments {
 };
 void add_config_arguments(CLI::App& command, ConfigArguments& arguments);
 
+// Thrown by a command whose answer is its exit code (compare, verify) after it has said everything; main only returns it.
+struct ExitWith {
+  int code;
+};
+
 // Each command's own file defines one of these; commands.cpp lists them.
 using AddCommand = void (*)(CLI::App& program, const Globals& globals);
 const std::vector<AddCommand>& commands();

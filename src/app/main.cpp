@@ -46,6 +46,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
+  } catch (const app::ExitWith& answer) {
+    return answer.code;
   } catch (const Error& error) {
     log_error(error.what());
     return static_cast<int>(error.code());

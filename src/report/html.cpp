@@ -11,6 +11,7 @@
 #include "report/escape.h"
 #include "report/page.h"
 #include "report/style.h"
+#include "report/tuned.h"
 
 namespace redline::report {
 
@@ -185,6 +186,8 @@ std::string render_html(const Page& page) {
   for (const RunPart& run : page.runs) out += timeline(run);
   for (const RunPart& run : page.runs)
     if (run.diagnosis) out += diagnosis_section(run);
+  for (const RunPart& run : page.runs)
+    if (run.card) out += tuned_html(*run.card);
   out += curves(page) + heading("Guards");
   for (const RunPart& run : page.runs) out += events_section(run);
   out += heading("Configuration and machine");

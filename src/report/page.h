@@ -9,6 +9,7 @@
 #include "doctor/compare_runs.h"
 #include "doctor/verdict.h"
 #include "measure/run_record.h"
+#include "measure/tune_card.h"
 
 namespace redline::report {
 
@@ -17,6 +18,7 @@ struct RunPart {
   measure::RunRecord record;
   doctor::Observation seen;
   std::optional<doctor::Diagnosis> diagnosis;
+  std::optional<measure::TuneCard> card;  // when the run was tuned: ledger, certificate, break-even
 };
 
 struct Page {

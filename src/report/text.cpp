@@ -6,6 +6,7 @@
 #include "core/strings.h"
 #include "measure/phases.h"
 #include "report/page.h"
+#include "report/tuned.h"
 
 namespace redline::report {
 
@@ -75,6 +76,7 @@ std::string render_text(const Page& page, int width) {
         width);
     out += phase_bars(seen, width) + wrap_text(trim(stage_line(seen)), width, "  ") + "\n";
     if (run.diagnosis) out += diagnosis_text(*run.diagnosis, width) + "\n";
+    if (run.card) out += tuned_text(*run.card, width) + "\n";
     for (const std::string& warning : run.record.warnings) out += wrap_text("record: " + warning, width);
   }
   return out;

@@ -1,0 +1,93 @@
+// redline report RUN...: records as text, JSON or one self-contained HTML page; redline compare A B: the same two runs
+// as a gate.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "app/command.h"
+#include "app/terminal.h"
+#include "core/error.h"
+#include "core/file_ops.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "doctor/compare_runs.h"
+#include "measure/machine_json.h"
+#include "measure/tune_card.h"
+#include "report/page.h"
+
+namespace redline::app {
+
+void add_report_command(CLI::App& program, const Globals& globals);
+void add_compare_command(CLI::App& program, const Globals& globals);
+
+namespace {
+
+report::RunPart load_part(const std::string& directory) {
+  report::RunPart part;
+  part.name = directory;
+  part.record = measure::read_run(directory);
+  part.seen = doctor::observe(part.record.steps);
+  MachineFacts machine;
+  if (!part.record.machine_json.empty()) machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
+  part.diagnosis = doctor::diagnose({}, part.seen, {}, machine);
+  const auto card = std::filesystem::path(directory) / "tune_card.json";
+  if (std::filesystem::exists(card)) part.card = measure::tune_card_from_json(read_file(card), card.string());
+  return part;
+}
+
+void print_page(const report::Page& page, const Globals& globals, const std::string& html) {
+  if (!html.empty()) {
+    write_file_atomic(html, report::render_html(page));
+    log_info("The report is in '" + html + "'.");
+  }
+  const std::string text = globals.json ? report::render_json(page) : report::render_text(page, terminal_width());
+  std::fputs(text.c_str(), stdout);
+}
+
+double parse_share(const std::string& text) {
+  const bool percent = !text.empty() && text.back() == '%';
+  const auto value = parse_double(percent ? text.substr(0, text.size() - 1) : text);
+  const double share = value.value_or(-1) * (percent ? 0.01 : 1.0);
+  if (!(share >= 0 && share < 1)) throw ConfigError("--fail-on takes a share such as 3% or 0.03, not '" + text + "'.");
+  return share;
+}
+
+struct ReportArguments {
+  std::vector<std::string> runs;
+  std::string html, fail_on = "3%";
+};
+
+void run_compare(const ReportArguments& arguments, const Globals& globals) {
+  report::Page page;
+  for (const std::string& run : arguments.runs) page.runs.push_back(load_part(run));
+  page.comparison = doctor::compare_runs(page.runs[0].record, page.runs[1].record, parse_share(arguments.fail_on));
+  print_page(page, globals, arguments.html);
+  if (page.comparison->result != doctor::GateResult::NoRegression)
+    throw ExitWith{static_cast<int>(page.comparison->result)};
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& program, const Globals& globals) {
+  auto* command = program.add_subcommand("report", "Show what runs did: text, --json, or one HTML file");
+  auto arguments = std::make_shared<ReportArguments>();
+  command->add_option("runs", arguments->runs, "Run directories; with several, the first is 'before'")->required();
+  command->add_option("--html", arguments->html, "Write a self-contained HTML page to this file");
+  command->callback([arguments, &globals] {
+    report::Page page;
+    for (const std::string& run : arguments->runs) page.runs.push_back(load_part(run));
+    print_page(page, globals, arguments->html);
+  });
+}
+
+void add_compare_command(CLI::App& program, const Globals& globals) {
+  auto* command = program.add_subcommand(
+      "compare", "Compare two runs as a gate: exit 0 no regression, 1 regression, 2 too noisy to say");
+  auto arguments = std::make_shared<ReportArguments>();
+  command->add_option("runs", arguments->runs, "The run before and the run after")->required()->expected(2);
+  command->add_option("--fail-on", arguments->fail_on, "Loss of speed that counts as a regression, e.g. 3%");
+  command->add_option("--html", arguments->html, "Write a self-contained HTML page to this file");
+  command->callback([arguments, &globals] { run_compare(*arguments, globals); });
+}
+
+}  // namespace redline::app

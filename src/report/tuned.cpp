@@ -1,0 +1,125 @@
+#include "report/tuned.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/strings.h"
+#include "report/chart.h"
+#include "report/escape.h"
+
+namespace redline::report {
+
+namespace {
+
+std::string gain_text(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
+
+std::string estimate_text(const measure::RatioEstimate& e) {
+  return fmt::format("{} ({} to {})", gain_text(e.ratio), gain_text(e.interval.low), gain_text(e.interval.high));
+}
+
+std::string entry_name(const measure::LedgerEntry& entry) {
+  return fmt::format("{}: {} -> {}", entry.field, entry.from, entry.to);
+}
+
+std::string break_even_sentence(const measure::BreakEven& b) {
+  const auto samples = b.samples();
+  const std::string cost = fmt::format("Tuning cost {}", format_seconds(b.tuning_seconds + b.compile_seconds));
+  if (!samples) return cost + "; it does not pay back in this run.";
+  return fmt::format("{} and pays back after {} samples; the run finishes in {} instead of {}.", cost,
+                     format_count(*samples), format_seconds(b.best_finish_seconds()),
+                     format_seconds(b.baseline_finish_seconds()));
+}
+
+IntervalChart ledger_chart(const measure::Ledger& ledger) {
+  IntervalChart chart{"What each switch gained alone, on this job and machine", "predicted by the doctor", {}};
+  for (const measure::LedgerEntry& entry : ledger.entries) {
+    if (!entry.add_one_in) continue;
+    const auto& e = *entry.add_one_in;
+    IntervalBar bar{entry_name(entry),
+                    100 * (e.ratio - 1),
+                    100 * (e.interval.low - 1),
+                    100 * (e.interval.high - 1),
+                    true,
+                    0,
+                    false};
+    if (entry.predicted) {
+      bar.marker = 100 * (*entry.predicted - 1);
+      bar.has_marker = true;
+    }
+    chart.bars.push_back(std::move(bar));
+  }
+  return chart;
+}
+
+LineChart certificate_chart(const measure::Certificate& certificate) {
+  const auto series = [](const char* name, const std::vector<double>& losses, int color) {
+    Series out{name, {}, color};
+    for (size_t i = 0; i < losses.size(); ++i) out.points.emplace_back(static_cast<double>(i + 1), losses[i]);
+    return out;
+  };
+  return {"Loss of the reference and of the tuned job",
+          "step",
+          "loss",
+          {series("reference", certificate.reference_losses, 0), series("tuned", certificate.candidate_losses, 2)}};
+}
+
+}  // namespace
+
+std::vector<LedgerLine> ledger_lines(const measure::Ledger& ledger) {
+  std::vector<LedgerLine> lines;
+  for (const measure::LedgerEntry& entry : ledger.entries) {
+    LedgerLine line;
+    line.name = entry_name(entry);
+    line.claim = entry.claim;
+    if (entry.predicted) line.predicted = gain_text(*entry.predicted);
+    if (entry.add_one_in) line.measured = estimate_text(*entry.add_one_in);
+    line.verdict = measure::ledger_verdict_name(entry.verdict);
+    if (!entry.reason.empty()) line.verdict += ": " + entry.reason;
+    line.in_best = entry.in_best;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::string tuned_html(const measure::TuneCard& card) {
+  std::string out = "<h2>What tuning found</h2><p>" + escape_html(break_even_sentence(card.break_even)) + "</p>" +
+                    draw_intervals(ledger_chart(card.ledger));
+  out +=
+      "<div class=\"scroll\"><table><tr><th>switch</th><th>claim of a guide</th><th>predicted</th><th>measured "
+      "here</th><th>verdict</th><th>kept</th></tr>";
+  for (const LedgerLine& line : ledger_lines(card.ledger))
+    out += fmt::format(
+        "<tr><td><code>{}</code></td><td>{}</td><td class=\"n\">{}</td><td "
+        "class=\"n\">{}</td><td>{}</td><td>{}</td></tr>",
+        escape_html(line.name), escape_html(line.claim), line.predicted, line.measured, escape_html(line.verdict),
+        line.in_best ? "yes" : "");
+  out += "</table></div>";
+  if (card.certificate) {
+    out += fmt::format("<h2>Certificate: {}</h2><p>{}</p>", measure::certificate_kind_name(card.certificate->kind),
+                       escape_html(card.certificate->reason));
+    out += draw_lines(certificate_chart(*card.certificate));
+  }
+  for (const std::string& note : card.notes) out += "<p class=\"dim\">" + escape_html(note) + "</p>";
+  return out;
+}
+
+std::string tuned_text(const measure::TuneCard& card, int width) {
+  std::string out = fmt::format("{}\n\n", break_even_sentence(card.break_even));
+  for (const LedgerLine& line : ledger_lines(card.ledger)) {
+    out += fmt::format("{} {}\n", line.in_best ? "*" : " ",
+                       printable(line.name).substr(0, static_cast<size_t>(std::max(20, width - 2))));
+    const std::string facts = fmt::format(
+        "claim {} | predicted {} | measured {} | {}", line.claim.empty() ? "-" : line.claim,
+        line.predicted.empty() ? "-" : line.predicted, line.measured.empty() ? "-" : line.measured, line.verdict);
+    for (size_t at = 0; at < facts.size(); at += static_cast<size_t>(width - 4))
+      out += "    " + facts.substr(at, static_cast<size_t>(width - 4)) + "\n";
+  }
+  if (card.certificate)
+    out += fmt::format("\nCertificate: {}. {}\n", measure::certificate_kind_name(card.certificate->kind),
+                       printable(card.certificate->reason));
+  return out;
+}
+
+}  // namespace redline::report
