@@ -18,10 +18,10 @@ struct SynthConfig {
   int64_t num = 1000;
   int64_t num_validation = -1;  // -1: a tenth, at least 1
   int64_t seed = 0;
-  int num_threads = 0;  // 0: all allowed CPUs
+  int num_threads = 0;          // 0: all CPUs
+  std::string format = "auto";  // speech: flac, wav; images: jpeg, png; auto: the first
 
   // speech
-  std::string format = "auto";  // speech: flac, wav; images: jpeg, png; auto: the first
   int sample_rate = 16000;
   double median_seconds = 4.0, sigma = 0.5;  // log-normal durations
   double min_seconds = 1.2, max_seconds = 16.7;
@@ -29,16 +29,18 @@ struct SynthConfig {
   // sequences
   double median_length = 90.0, length_sigma = 0.6;
   int64_t min_length = 4, max_length = 512;
-  int vocab_size = 64;
+  int vocab_size = 64;  // the first three ids are left free for padding, start and end
   int64_t rows_per_file = 500'000, rows_per_group = 20'000;
   // sequences and images
   int num_classes = 8;
   // images
   int width = 96, height = 96;
-  int quality = 90;
-  bool index = false;  // index.jsonl beside the class folders
+  int quality = 90;    // of JPEG
+  bool index = false;  // also write index.jsonl beside the class folders
 
   static config::Table<SynthConfig> fields();
+  // Throws ConfigError for values that contradict each other.
+  void check() const;
 };
 
 // What was written; paths that do not apply are empty.
@@ -49,11 +51,12 @@ struct SynthResult {
   uint64_t num_bytes = 0;
 };
 
-// Throws ConfigError for an unknown kind or options that contradict each other, DiskError when writing fails.
+// Into `out` (made when missing). Throws ConfigError for an unknown kind or contradictory options, DiskError when
+// writing fails.
 SynthResult synthesize(const SynthConfig& config, const std::filesystem::path& out);
 
-// Generates once: a folder below `cache_root` named by kind and options' hash, made under a temporary name and renamed
-// when whole; a finished one is reused. This is what train_ds.synth does.
+// Generates once: a folder below `cache_root` named by kind and a hash of the options, made under a temporary name and
+// renamed when whole; a finished one is reused. This is what train_ds.synth does.
 SynthResult synthesize_cached(const SynthConfig& config, const std::filesystem::path& cache_root);
 
 }  // namespace redline::data

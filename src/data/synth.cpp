@@ -1,0 +1,182 @@
+#include "data/synth.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/error.h"
+#include "core/file_ops.h"
+#include "core/hash.h"
+#include "core/strings.h"
+#include "data/synth_parts.h"
+
+namespace redline::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Part of the cache key: raise it when a generator's output changes.
+constexpr int kGeneratorVersion = 1;
+constexpr char kFactsFile[] = "synth.json";
+
+// Everything that shapes the output; threads do not.
+std::string identity(const SynthConfig& c) {
+  const std::string numbers[] = {std::to_string(kGeneratorVersion),
+                                 c.kind,
+                                 c.format,
+                                 std::to_string(c.num),
+                                 std::to_string(c.num_validation),
+                                 std::to_string(c.seed),
+                                 std::to_string(c.sample_rate),
+                                 format_double(c.median_seconds),
+                                 format_double(c.sigma),
+                                 format_double(c.min_seconds),
+                                 format_double(c.max_seconds),
+                                 std::to_string(c.num_noise),
+                                 format_double(c.median_length),
+                                 format_double(c.length_sigma),
+                                 std::to_string(c.min_length),
+                                 std::to_string(c.max_length),
+                                 std::to_string(c.vocab_size),
+                                 std::to_string(c.rows_per_file),
+                                 std::to_string(c.rows_per_group),
+                                 std::to_string(c.num_classes),
+                                 std::to_string(c.width),
+                                 std::to_string(c.height),
+                                 std::to_string(c.quality),
+                                 std::to_string(c.index ? 1 : 0)};
+  return join(numbers, "|");
+}
+
+void write_facts(const SynthResult& result, const fs::path& folder) {
+  const auto below = [&](const fs::path& path) {
+    return path.empty() ? std::string() : path.lexically_relative(folder).string();
+  };
+  const nlohmann::json facts = {{"train", below(result.train)},
+                                {"validation", below(result.validation)},
+                                {"noise", below(result.noise)},
+                                {"num_items", result.num_items},
+                                {"num_bytes", result.num_bytes}};
+  write_file_atomic(folder / kFactsFile, facts.dump(1) + "\n");
+}
+
+bool read_facts(const fs::path& folder, SynthResult& result) {
+  std::error_code code;
+  if (!fs::is_regular_file(folder / kFactsFile, code)) return false;
+  const auto facts = nlohmann::json::parse(read_file(folder / kFactsFile), nullptr, false);
+  if (facts.is_discarded()) return false;
+  const auto path = [&](const char* key) {
+    return facts.value(key, "").empty() ? fs::path() : folder / facts.value(key, "");
+  };
+  result = {path("train"), path("validation"), path("noise"), facts.value("num_items", int64_t{0}),
+            facts.value("num_bytes", uint64_t{0})};
+  return fs::exists(result.train, code);
+}
+
+}  // namespace
+
+namespace synth {
+
+double log_normal(KeyedStream& draw, double median, double sigma, double min, double max) {
+  return std::clamp(median * std::exp(sigma * draw.normal()), min, max);
+}
+
+void for_each_item(int64_t count, int num_threads, const std::function<void(int64_t)>& make) {
+  std::atomic<int64_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    for (int64_t item = next++; item < count; item = next++) {
+      try {
+        make(item);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next = count;
+      }
+    }
+  };
+  const int wanted = num_threads > 0 ? num_threads : static_cast<int>(std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  for (int t = 1; t < std::clamp<int64_t>(wanted, 1, std::max<int64_t>(count, 1)); ++t) threads.emplace_back(work);
+  work();
+  for (auto& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+void write_item(const fs::path& path, std::string_view bytes) {
+  const auto fail = [&] {
+    throw DiskError("'" + path.string() +
+                    "' cannot be written: " + std::error_code(errno, std::generic_category()).message() + ".");
+  };
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) fail();
+  const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  if (std::fclose(file) != 0 || !written) fail();
+}
+
+std::string item_name(int64_t item) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%03lld/%06lld", static_cast<long long>(item / 1000),
+                static_cast<long long>(item));
+  return text.data();
+}
+
+void make_item_folders(const fs::path& folder, int64_t count) {
+  posix_file_ops().make_directory(folder);
+  for (int64_t first = 0; first < count; first += 1000)
+    posix_file_ops().make_directory((folder / item_name(first)).parent_path());
+}
+
+}  // namespace synth
+
+SynthResult synthesize(const SynthConfig& config, const fs::path& out) {
+  config.check();
+  SynthConfig full = config;
+  if (full.num_validation < 0) full.num_validation = std::max<int64_t>(1, full.num / 10);
+  if (full.num_noise < 0) full.num_noise = std::max<int64_t>(1, full.num / 10);
+  posix_file_ops().make_directory(out);
+  SynthResult result;
+  if (full.kind == "speech")
+    result = synth::make_speech(full, out);
+  else if (full.kind == "sequences")
+    result = synth::make_sequences(full, out);
+  else
+    result = synth::make_images(full, out);
+  write_facts(result, out);
+  return result;
+}
+
+SynthResult synthesize_cached(const SynthConfig& config, const fs::path& cache_root) {
+  config.check();
+  const fs::path folder = cache_root / (config.kind + "-" + hex64(hash64(identity(config))));
+  SynthResult result;
+  if (read_facts(folder, result)) return result;
+  const fs::path draft = folder.string() + ".draft-" + std::to_string(::getpid());
+  std::error_code code;
+  fs::remove_all(draft, code);
+  synthesize(config, draft);
+  fs::remove_all(folder, code);  // a broken one; a whole one was returned above
+  fs::rename(draft, folder, code);
+  if (code) {  // another process may have been faster
+    if (!read_facts(folder, result))
+      throw DiskError("'" + folder.string() + "' cannot be made: " + code.message() + ".");
+    fs::remove_all(draft, code);
+    return result;
+  }
+  if (!read_facts(folder, result))
+    throw DiskError("The data generated in '" + folder.string() + "' cannot be read back.");
+  return result;
+}
+
+}  // namespace redline::data
