@@ -200,7 +200,11 @@ std::vector<std::pair<std::string, const IndexEntry*>> SchemaIndex::bare_flags()
     }
     flags.emplace_back(one.word, one.entry);
   }
-  std::erase_if(flags, [](const auto& flag) { return flag.second == nullptr; });
+  // A name at the top of the file is found before any bare word.
+  std::erase_if(flags, [this](const auto& flag) {
+    const IndexEntry* top = entries_.front().child(flag.first);
+    return flag.second == nullptr || (top != nullptr && top != flag.second);
+  });
   return flags;
 }
 
