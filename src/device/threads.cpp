@@ -7,6 +7,7 @@
 #include <ATen/Version.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <torch/version.h>
 
 #include "core/error.h"
 #include "core/strings.h"
