@@ -20,7 +20,15 @@ class LoopObserver {
  public:
   virtual ~LoopObserver() = default;
   virtual void step(const measure::StepRow& row) { static_cast<void>(row); }  // every step, after it ended
-  virtual void log(const LogValues& values) { static_cast<void>(values); }    // inside the Log phase
+  // Ids of a committed step's samples, in order; only when wanted.
+  virtual bool wants_samples() const { return false; }
+  virtual void samples(int64_t step, int64_t epoch, const std::vector<int64_t>& ids) {
+    static_cast<void>(step);
+    static_cast<void>(epoch);
+    static_cast<void>(ids);
+  }
+  virtual void before_save() {}  // what was said so far must outlive a kill after the save
+  virtual void log(const LogValues& values) { static_cast<void>(values); }  // inside the Log phase
   virtual void validated(const LogValues& values) { static_cast<void>(values); }
   virtual void monitored(const LogValues& values, const std::vector<std::string>& plots) {
     static_cast<void>(values);

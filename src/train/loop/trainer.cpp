@@ -109,6 +109,12 @@ CheckpointState Trainer::state() const {
 }
 
 void Trainer::load(const CheckpointState& checkpoint) {
+  restore(checkpoint);
+  snapshot_.drop();
+  next_snapshot_ = state_.step;
+}
+
+void Trainer::restore(const CheckpointState& checkpoint) {
   LoopState state = LoopState::from_json(checkpoint.state_json);
   load_named(checkpoint.model, named_model(parts_.task.module()));
   std::map<std::string, torch::Tensor> optimizer, averages;
@@ -208,6 +214,7 @@ void Trainer::save(bool wait) {
   if (saved_step_ != state_.step) {
     save_began_ns_ = now_ns();
     save_began_step_ = state_.step;
+    observer_->before_save();
     if (wait)
       parts_.store->save_sync(state(), state_.step, metric);
     else
@@ -217,9 +224,9 @@ void Trainer::save(bool wait) {
   if (wait) parts_.store->wait();
 }
 
-void Trainer::save_if_due(const CadenceDecision& decision, bool validated) {
+void Trainer::save_if_due(const CadenceDecision& decision) {
   if (parts_.store == nullptr) return;
-  bool due = validated && settings_.save_on_validation;
+  bool due = decision.validate && settings_.save_on_validation;
   due = due ||
         (decision.epoch_end && settings_.save_every_n_epochs && state_.epoch % *settings_.save_every_n_epochs == 0);
   if (!due) {
@@ -228,13 +235,14 @@ void Trainer::save_if_due(const CadenceDecision& decision, bool validated) {
     input.seconds_since_save = seconds_between(save_began_ns_, now_ns());
     input.stall_seconds = parts_.store->last_stall_seconds();
     input.write_seconds = parts_.store->last_write_seconds();
+    input.slowdown_seconds = parts_.store->last_write_cpu_seconds();
     input.writer_busy = parts_.store->busy();
     due = should_save(settings_.save_interval, input);
   }
   if (due) save(/*wait=*/false);
 }
 
-void Trainer::after_step(const StepOutcome& outcome, const CadencePosition& position) {
+CadenceDecision Trainer::after_step(const StepOutcome& outcome, const CadencePosition& position) {
   window_.add(outcome.result, outcome.committed);
   CadenceDecision decision = decide_cadence(settings_.cadence, position);
   if (monitor_ && outcome.committed && (decision.monitor || decision.plot)) run_monitor(decision.plot);
@@ -243,8 +251,7 @@ void Trainer::after_step(const StepOutcome& outcome, const CadencePosition& posi
     validate_now();
     decision.validate = !state_.pending_validation;
   }
-  save_if_due(decision, decision.validate);
-  take_snapshot_if_due();
+  return decision;
 }
 
 void Trainer::write_row(const StepOutcome& outcome) {
@@ -299,6 +306,7 @@ void Trainer::check_drift(const measure::StepRow& row) {
 void Trainer::run_steps(int64_t count) {
   clock_.forget_idle();
   parts_.task.module().train();
+  take_snapshot_if_due();
   for (int64_t i = 0; i < count && !StopFlag::requested(); ++i) one_step();
 }
 

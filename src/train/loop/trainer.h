@@ -23,7 +23,7 @@
 #include "train/loop/loop_state.h"
 #include "train/loop/observer.h"
 #include "train/loop/precision_guard.h"
-#include "train/loop/snapshot.h"
+#include "train/loop/replay_copy.h"
 #include "train/loop/step_compute.h"
 #include "train/loop/step_feed.h"
 #include "train/optim/ema.h"
@@ -144,16 +144,17 @@ class Trainer {
   void enter_epoch(int64_t epoch, int64_t step);
 
   // trainer_repair.cpp
+  void restore(const CheckpointState& state);
   void take_snapshot_if_due();
   void repair(const std::string& what);
   [[noreturn]] void diverged(const std::string& why);
 
   // trainer.cpp
-  void after_step(const StepOutcome& outcome, const CadencePosition& position);
+  CadenceDecision after_step(const StepOutcome& outcome, const CadencePosition& position);
   void log_step(const StepOutcome& outcome, const CadencePosition& position);
   void run_monitor(bool plot);
   void validate_now();
-  void save_if_due(const CadenceDecision& decision, bool validated);
+  void save_if_due(const CadenceDecision& decision);
   void save(bool wait);
   void write_row(const StepOutcome& outcome);
   void event(const std::string& kind, measure::FieldList fields) const;
@@ -181,7 +182,7 @@ class Trainer {
   StepPass pass_;
   std::vector<const task::Batch*> step_batches_;  // of the attempt, for diagnosis
   int64_t piece_rows_ = 0, piece_cost_ = 0;       // that is being computed
-  Snapshot snapshot_;
+  ReplayCopy snapshot_;
   int64_t next_snapshot_ = 0;
   bool replaying_ = false;
   LogWindow window_;

@@ -26,7 +26,7 @@ void Trainer::take_snapshot_if_due() {
   }
   const double seconds = seconds_between(begin, now_ns());
   next_snapshot_ = state_.step + settings_.snapshot_every_n_steps.value_or(
-                                     snapshot_interval(seconds, step_seconds_, settings_.snapshot_overhead));
+                                     copy_interval(seconds, step_seconds_, settings_.snapshot_overhead));
 }
 
 void Trainer::repair(const std::string& what) {
@@ -35,13 +35,13 @@ void Trainer::repair(const std::string& what) {
   event("guard.damaged",
         {{"step", target}, {"tensor", what}, {"replay_from", snapshot_.exists() ? snapshot_.step() : int64_t{-1}}});
   if (!snapshot_.exists() || replaying_) {
-    if (snapshot_.exists()) load(snapshot_.state());
+    if (snapshot_.exists()) restore(snapshot_.state());
     diverged(fmt::format("After step {} {} is not finite{}.", target, what,
                          replaying_ ? ", again after a replay" : " and there is no copy in memory to go back to"));
   }
   log_warning(fmt::format("After step {} {} is not finite; replaying from the copy of step {}.", target, what,
                           snapshot_.step()));
-  load(snapshot_.state());
+  restore(snapshot_.state());
   state_.guard_actions = actions;
   replaying_ = true;
   while (state_.step < target) {
@@ -57,7 +57,7 @@ void Trainer::repair(const std::string& what) {
 void Trainer::diverged(const std::string& why) {
   replaying_ = false;
   std::string where = "no checkpoint was asked for";
-  // The last committed state is still good when a step's gradients were bad; after damage, load() has put the copy
+  // The last committed state is still good when a step's gradients were bad; after damage, restore() has put the copy
   // back.
   if (parts_.store != nullptr) {
     optimizer_->clear_gradients();

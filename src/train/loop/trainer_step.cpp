@@ -281,6 +281,10 @@ Trainer::StepOutcome Trainer::compute_and_commit() {
 }
 
 void Trainer::enter_epoch(int64_t epoch, int64_t step) {
+  // At its natural end an epoch is left by asking once more: that keeps what was made ahead for the next.
+  const data::Position now = parts_.train.position();
+  if (step == 0 && now.epoch + 1 == epoch && now.step == parts_.train.steps_per_epoch())
+    REDLINE_CHECK(!parts_.train.next().has_value(), "an epoch ends after its last step");
   parts_.train.seek(epoch, step);  // free when the loader is there already
   steps_this_epoch_ =
       limited_steps(parts_.train.steps_per_epoch(), settings_.limit_train_batches, settings_.cadence.batches_per_step);
@@ -315,13 +319,23 @@ void Trainer::one_step() {
     damage = damaged_after_commit();
   }
   const CadencePosition position{state_.step + 1, state_.epoch, state_.step_in_epoch + 1, steps_this_epoch_};
+  if (outcome.committed && observer_->wants_samples()) {
+    std::vector<int64_t> ids;
+    for (const task::Batch* batch : step_batches_)
+      ids.insert(ids.end(), batch->sample_ids.begin(), batch->sample_ids.end());
+    observer_->samples(position.step, position.epoch, ids);
+  }
   advance(outcome);
   if (damage) {
     repair(*damage);
     outcome.flags |= measure::kStepRetriedPrecision;
   }
-  after_step(outcome, position);
+  const CadenceDecision decision = after_step(outcome, position);
   write_row(outcome);
+  // After the row, so that a checkpoint never knows of a step the record does not; the time belongs to the next step's
+  // Checkpoint phase.
+  save_if_due(decision);
+  take_snapshot_if_due();
 }
 
 }  // namespace redline::train

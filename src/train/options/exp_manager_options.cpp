@@ -1,6 +1,6 @@
 #include "train/options/exp_manager_options.h"
 
-#include <fmt/format.h>
+#include "measure/run_record.h"
 
 namespace redline::train {
 
@@ -49,6 +49,11 @@ config::Table<ExpManagerConfig> ExpManagerConfig::fields() {
       .alias(".output_dir");
   table.add("create_tensorboard_logger", &T::create_tensorboard_logger, "Write TensorBoard event files.")
       .effect(Effect::Nothing);
+  table
+      .add("histograms_every_n_steps", &T::histograms_every_n_steps,
+           "Write TensorBoard histograms of all weights at log steps that are multiples of this; 0: never.")
+      .unit("steps")
+      .at_least(0);
   table.add("create_csv_logger", &T::create_csv_logger, "Write metrics.csv.").effect(Effect::Nothing);
   table.add("create_checkpoint_callback", &T::create_checkpoint_callback, "Save checkpoints.").effect(Effect::Nothing);
   table.group("checkpoint_callback_params", &T::checkpoint_callback_params, "When to save and what to keep.");
@@ -102,12 +107,11 @@ config::Table<RootConfig> RootConfig::fields() {
   return table;
 }
 
-std::filesystem::path run_directory(const ExpManagerConfig& config, const std::string& job_name,
-                                    const std::string& date) {
+std::filesystem::path run_directory(const ExpManagerConfig& config, const std::string& job_name) {
   if (config.run_dir) return *config.run_dir;
   const std::string name = config.name.value_or(job_name);
   if (config.exp_dir) return std::filesystem::path(*config.exp_dir) / name;
-  return std::filesystem::path("runs") / fmt::format("{}_{}", name, date);
+  return measure::dated_run_directory("runs", name);
 }
 
 }  // namespace redline::train

@@ -33,6 +33,7 @@ struct ExpManagerConfig {
   std::optional<std::string> exp_dir, name;
   std::optional<std::string> run_dir;
   bool create_tensorboard_logger = true, create_csv_logger = true, create_checkpoint_callback = true;
+  int64_t histograms_every_n_steps = 0;
   CheckpointConfig checkpoint_callback_params;
   bool create_early_stopping_callback = false;
   EarlyStoppingConfig early_stopping_callback_params;

@@ -10,7 +10,7 @@
 
 namespace redline::train {
 
-class Snapshot {
+class ReplayCopy {
  public:
   bool exists() const { return exists_; }
   int64_t step() const { return step_; }
@@ -26,6 +26,6 @@ class Snapshot {
 };
 
 // Steps between copies so that they cost at most `overhead` of the time; at least 10. Pure.
-int64_t snapshot_interval(double copy_seconds, double step_seconds, double overhead);
+int64_t copy_interval(double copy_seconds, double step_seconds, double overhead);
 
 }  // namespace redline::train

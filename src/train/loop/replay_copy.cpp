@@ -1,4 +1,4 @@
-#include "train/loop/snapshot.h"
+#include "train/loop/replay_copy.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ void copy_named(const NamedTensors& from, NamedTensors& to) {
 
 }  // namespace
 
-void Snapshot::take(const CheckpointState& state, int64_t step) {
+void ReplayCopy::take(const CheckpointState& state, int64_t step) {
   try {
     exists_ = false;
     copy_named(state.model, state_.model);
@@ -33,12 +33,12 @@ void Snapshot::take(const CheckpointState& state, int64_t step) {
   exists_ = true;
 }
 
-void Snapshot::drop() {
+void ReplayCopy::drop() {
   state_ = CheckpointState();
   exists_ = false;
 }
 
-int64_t snapshot_interval(double copy_seconds, double step_seconds, double overhead) {
+int64_t copy_interval(double copy_seconds, double step_seconds, double overhead) {
   if (!(step_seconds > 0) || !(overhead > 0)) return 10;  // nothing measured yet
   return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(copy_seconds / (overhead * step_seconds))), 10, 100000);
 }

@@ -1,0 +1,46 @@
+// Keyed dropout against torch::dropout, forward and backward, on shapes of the speech model. Bar: not slower.
+#include <torch/torch.h>
+
+#include "interleave.h"
+#include "task/context.h"
+
+namespace redline::bench {
+namespace {
+
+void run_shape(const char* name, std::vector<int64_t> shape, torch::ScalarType dtype, std::vector<int64_t> padded,
+               double p) {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < shape[0]; ++i) ids.push_back(1000 + i);
+  torch::Tensor x = torch::randn(shape).to(dtype).requires_grad_(true);
+  const torch::Tensor gradient = torch::randn(shape).to(dtype);
+  int64_t step = 0;
+  const auto torch_way = [&] {
+    x.mutable_grad().reset();
+    at::dropout(x, p, true).backward(gradient);
+  };
+  const auto keyed_way = [&] {
+    x.mutable_grad().reset();
+    task::Context context(1, ++step, true, ids);
+    context.dropout(x, p, "bench", padded).backward(gradient);
+  };
+  print_comparison(name, "torch", "keyed", compare(torch_way, keyed_way, 15, 10));
+}
+
+}  // namespace
+}  // namespace redline::bench
+
+int main() {
+  using redline::bench::run_shape;
+  for (int threads : {at::get_num_threads(), 1}) {
+    at::set_num_threads(threads);
+    fmt::print("{} threads\n", threads);
+    run_shape("activations [8, 100, 704] fp32", {8, 100, 704}, torch::kFloat32, {}, 0.1);
+    run_shape("activations [8, 100, 176] fp32", {8, 100, 176}, torch::kFloat32, {}, 0.1);
+    run_shape("attention [8, 4, 100, 100] fp32, padded", {8, 4, 100, 100}, torch::kFloat32, {2, 3}, 0.1);
+    run_shape("attention [8, 4, 38, 38] fp32, padded", {8, 4, 38, 38}, torch::kFloat32, {2, 3}, 0.1);
+    run_shape("large [32, 750, 2048] fp32", {32, 750, 2048}, torch::kFloat32, {}, 0.1);
+    run_shape("activations [8, 100, 704] bf16", {8, 100, 704}, torch::kBFloat16, {}, 0.1);
+    run_shape("small [8, 64] fp32", {8, 64}, torch::kFloat32, {}, 0.1);
+  }
+  return 0;
+}

@@ -1,0 +1,61 @@
+// redline eval RUN: validation metrics of a run's checkpoint.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/command.h"
+#include "core/error.h"
+#include "device/machine.h"
+#include "models/register.h"
+#include "train/job/weights.h"
+#include "train/run/evaluate.h"
+#include "train/run/training_run.h"
+
+namespace redline::app {
+
+void add_eval_command(CLI::App& program, const Globals& globals);
+
+namespace {
+
+struct EvalArguments {
+  std::string run, checkpoint = "last";
+};
+
+void run_eval(const EvalArguments& arguments, const CLI::App& command, const Globals& globals) {
+  task::Registry registry;
+  models::register_all(registry);
+  const auto job = train::read_run_job(registry, arguments.run, command.remaining(), device::read_machine_facts());
+  train::prepare_process(*job);
+  const auto task = job->build_task();
+  const train::ChosenWeights weights = train::choose_weights(arguments.run, arguments.checkpoint, job->exp_manager());
+  const train::WeightsReport report = train::load_weights(task->module(), weights.tensors);
+  if (!report.complete())
+    throw CheckpointError(fmt::format("{} does not fit the run's model: {}.", weights.path.string(), report.text()));
+  const train::ValidationResult result = train::evaluate(*job, *task);
+  if (globals.json) {
+    nlohmann::json json = {{"schema_version", 1},
+                           {"checkpoint", weights.path.string()},
+                           {"step", weights.step},
+                           {"samples", result.samples},
+                           {"metrics", result.metrics}};
+    fmt::print("{}\n", json.dump(1));
+    return;
+  }
+  fmt::print("{} (step {}), {} samples\n", weights.path.string(), weights.step, result.samples);
+  for (const auto& [name, value] : result.metrics) fmt::print("  {:<32} {:.6g}\n", name, value);
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& program, const Globals& globals) {
+  auto arguments = std::make_shared<EvalArguments>();
+  CLI::App* command =
+      program.add_subcommand("eval", "Evaluate a run's checkpoint on its test_ds, or else its validation_ds");
+  command->add_option("run", arguments->run, "The run directory; words after it are overrides")->required();
+  command->add_option("--checkpoint", arguments->checkpoint,
+                      "last, best, or the path of a checkpoint or .safetensors file");
+  command->allow_extras();
+  command->callback([arguments, command, &globals] { run_eval(*arguments, *command, globals); });
+}
+
+}  // namespace redline::app

@@ -1,0 +1,80 @@
+// redline predict RUN DATA --out FILE: what a trained model says about new data.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/command.h"
+#include "core/error.h"
+#include "device/machine.h"
+#include "models/register.h"
+#include "train/job/weights.h"
+#include "train/run/evaluate.h"
+#include "train/run/training_run.h"
+
+namespace redline::app {
+
+void add_predict_command(CLI::App& program, const Globals& globals);
+
+namespace {
+
+struct PredictArguments {
+  std::string run, data, out, checkpoint = "last";
+};
+
+// The data takes the place of the validation set: same decoding and collation, no shuffling, nothing dropped.
+std::vector<std::string> data_overrides(const task::Task& task, const std::string& data) {
+  const std::string key = task.source_kind() == "audio" ? "manifest_filepath" : "path";
+  const std::string other = key == "path" ? "manifest_filepath" : "path";
+  return {fmt::format("model.validation_ds.{}={}", key, data), fmt::format("model.validation_ds.{}=null", other),
+          "model.validation_ds.synth=null", "model.validation_ds.shuffle=false", "model.validation_ds.drop_last=false"};
+}
+
+void run_predict(const PredictArguments& arguments, const CLI::App& command, const Globals& globals) {
+  task::Registry registry;
+  models::register_all(registry);
+  const MachineFacts machine = device::read_machine_facts();
+  const auto first = train::read_run_job(registry, arguments.run, command.remaining(), machine);
+  std::vector<std::string> overrides = data_overrides(*first->build_task(), arguments.data);
+  overrides.insert(overrides.end(), command.remaining().begin(), command.remaining().end());
+  const auto job = train::read_run_job(registry, arguments.run, overrides, machine);
+  train::prepare_process(*job);
+  const auto task = job->build_task();
+  const train::ChosenWeights weights = train::choose_weights(arguments.run, arguments.checkpoint, job->exp_manager());
+  const train::WeightsReport report = train::load_weights(task->module(), weights.tensors);
+  if (!report.complete())
+    throw CheckpointError(fmt::format("{} does not fit the run's model: {}.", weights.path.string(), report.text()));
+  const train::Predictions predictions = train::predict(*job, *task);
+  train::write_predictions(predictions, arguments.out);
+  nlohmann::json outputs = nlohmann::json::object();
+  for (const auto& [name, tensor] : predictions.outputs) outputs[name] = tensor.sizes().vec();
+  if (globals.json) {
+    fmt::print("{}\n", nlohmann::json{{"schema_version", 1},
+                                      {"checkpoint", weights.path.string()},
+                                      {"samples", predictions.sample_ids.size()},
+                                      {"out", arguments.out},
+                                      {"outputs", outputs}}
+                           .dump(1));
+    return;
+  }
+  fmt::print("{} samples -> {}\n", predictions.sample_ids.size(), arguments.out);
+  for (const auto& [name, tensor] : predictions.outputs)
+    fmt::print("  {:<24} [{}]\n", name, fmt::join(tensor.sizes(), ", "));
+}
+
+}  // namespace
+
+void add_predict_command(CLI::App& program, const Globals& globals) {
+  auto arguments = std::make_shared<PredictArguments>();
+  CLI::App* command =
+      program.add_subcommand("predict", "Write a trained task's outputs (embeddings, logits, ...) for new data");
+  command->add_option("run", arguments->run, "The run directory; words after DATA are overrides")->required();
+  command->add_option("data", arguments->data, "A manifest (audio), or a file or folder (Parquet, images)")->required();
+  command->add_option("--out", arguments->out, "A .safetensors or .parquet file")->required();
+  command->add_option("--checkpoint", arguments->checkpoint,
+                      "last, best, or the path of a checkpoint or .safetensors file");
+  command->allow_extras();
+  command->callback([arguments, command, &globals] { run_predict(*arguments, *command, globals); });
+}
+
+}  // namespace redline::app

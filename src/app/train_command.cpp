@@ -1,0 +1,77 @@
+// redline train CONFIG [overrides]: trains a job, or with --dry-run shows that it would.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/command.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "device/machine.h"
+#include "models/register.h"
+#include "train/run/training_run.h"
+
+namespace redline::app {
+
+void add_train_command(CLI::App& program, const Globals& globals);
+
+namespace {
+
+struct TrainArguments {
+  ConfigArguments config;
+  bool dry_run = false, print_config = false;
+  std::string trace;
+};
+
+nlohmann::json summary_json(const train::RunSummary& summary) {
+  nlohmann::json json = {
+      {"schema_version", 1},
+      {"run_directory", summary.directory.string()},
+      {"steps", summary.fit.steps},
+      {"epochs", summary.fit.epochs},
+      {"started_at_step", summary.started_at_step},
+      {"stop", summary.fit.early_stop.empty() ? train::stop_reason_text(summary.fit.stop) : "early_stopping"},
+      {"loss", summary.fit.last_loss},
+      {"validation", nlohmann::json::object()}};
+  for (const auto& [name, value] : summary.fit.last_validation) json["validation"][name] = value;
+  return json;
+}
+
+void run_train(const TrainArguments& arguments, const CLI::App& command, const Globals& globals) {
+  task::Registry registry;
+  models::register_all(registry);
+  const MachineFacts machine = device::read_machine_facts();
+  const auto job = train::Job::read(registry, arguments.config.source(command), machine);
+  if (arguments.print_config) {
+    fmt::print("{}", globals.json ? job->resolved().dump_json() : job->resolved().dump_yaml());
+    return;
+  }
+  if (arguments.dry_run) {
+    const std::vector<std::string> lines = train::dry_run(*job);
+    if (globals.json)
+      fmt::print("{}\n", nlohmann::json{{"schema_version", 1}, {"lines", lines}}.dump(1));
+    else
+      for (const std::string& line : lines) fmt::print("{}\n", printable(line));
+    return;
+  }
+  train::RunOptions options;
+  if (!arguments.trace.empty()) options.trace = measure::parse_step_range(arguments.trace);
+  const train::RunSummary summary = train::run_training(*job, options);
+  if (globals.json) fmt::print("{}\n", summary_json(summary).dump(1));
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& program, const Globals& globals) {
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* command =
+      program.add_subcommand("train", "Train a job; continues by itself when its run directory has a checkpoint");
+  add_config_arguments(*command, arguments->config);
+  command->add_flag("--dry-run", arguments->dry_run,
+                    "Resolve, open the data, run one step, estimate memory; write nothing");
+  command->add_flag("--print-config,--print_config", arguments->print_config,
+                    "Print the resolved config with the origin of every value, and stop");
+  command->add_option("--trace", arguments->trace, "Write a Chrome/Perfetto trace of some steps: steps=10..20");
+  command->callback([arguments, command, &globals] { run_train(*arguments, *command, globals); });
+}
+
+}  // namespace redline::app

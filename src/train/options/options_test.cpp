@@ -1,0 +1,172 @@
+// The tables of the trainer: names people bring, conversions, and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/job.h"
+#include "core/error.h"
+#include "train/options/exp_manager_options.h"
+#include "train/options/optim_options.h"
+#include "train/options/trainer_options.h"
+
+namespace redline::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Bound {
+  RootConfig root;
+  TrainerConfig trainer;
+  OptimConfig optim;
+  ExpManagerConfig exp;
+  config::Schema schema;
+
+  explicit Bound(const std::vector<std::string>& overrides) {
+    schema.section("", root);
+    schema.section("trainer", trainer);
+    schema.section("model.optim", optim);
+    schema.section("exp_manager", exp);
+    config::RequestSource source;
+    source.overrides = overrides;
+    config::bind(config::read_request(source, schema), schema);
+    trainer.check_and_derive();
+    optim.check();
+  }
+};
+
+std::string refusal(const std::vector<std::string>& overrides) {
+  try {
+    Bound bound(overrides);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TrainerOptions, TheGuidesFlagsAreAliases) {
+  const Bound b({"--use_amp", "--gradient_accumulation_steps", "4", "--work-dir", "runs/x", "runner.max_iters=100",
+                 "evaluation.interval=40000", "checkpoint_config.interval=1000", "log_config.interval=20",
+                 "fp16.loss_scale=512.", "optimizer.type=AdamW", "optimizer.lr=6e-5", "lr_config.policy=poly",
+                 "lr_config.warmup_iters=1500", "lr_config.warmup_ratio=1e-6",
+                 "optimizer_config.grad_clip.max_norm=35"});
+  EXPECT_EQ(b.trainer.precision.value(), "16-mixed");
+  EXPECT_EQ(b.trainer.accumulate_grad_batches, 4);
+  EXPECT_EQ(b.trainer.max_steps, 25);  // micro-iterations divided by the accumulation
+  EXPECT_EQ(b.trainer.val_check_interval, "40000");
+  EXPECT_EQ(b.trainer.log_every_n_steps, 20);
+  EXPECT_EQ(b.trainer.gradient_clip_val, 35);
+  EXPECT_EQ(b.exp.run_dir, "runs/x");
+  EXPECT_EQ(b.exp.checkpoint_callback_params.every_n_micro_iterations, 1000);
+  EXPECT_EQ(b.optim.name, "adamw");
+  EXPECT_EQ(b.optim.lr, 6e-5);
+  ASSERT_TRUE(b.optim.sched);
+  EXPECT_EQ(b.optim.sched->name, "poly");
+  EXPECT_EQ(b.optim.sched->warmup_start_factor, 1e-6);
+  const LossScalerSettings scaler = b.trainer.amp.settings(true);
+  EXPECT_FALSE(scaler.dynamic);
+  EXPECT_EQ(scaler.init_scale, 512.0);
+}
+
+TEST(TrainerOptions, ALossScaleAloneMeans16Mixed) {
+  EXPECT_EQ(Bound({"fp16.loss_scale=512."}).trainer.precision.value(), "16-mixed");
+  EXPECT_EQ(Bound({}).trainer.precision.value(), "32-true");
+  EXPECT_EQ(Bound({"trainer.precision=bf16"}).trainer.precision.value(), "bf16");
+  EXPECT_EQ(parse_precision("bf16"), Precision::Bf16Mixed);
+  EXPECT_EQ(parse_precision("16"), Precision::Fp16Mixed);
+  EXPECT_EQ(parse_precision("32"), Precision::Fp32);
+}
+
+TEST(TrainerOptions, RefusesWithWords) {
+  EXPECT_THAT(refusal({"trainer.max_steps=0"}), HasSubstr("nothing to train"));
+  EXPECT_THAT(refusal({"trainer.precision=64-true"}), HasSubstr("bf16-mixed"));
+  EXPECT_THAT(refusal({"trainer.val_check_interval=1.5"}), HasSubstr("share"));
+  EXPECT_THAT(refusal({"trainer.max_time=soon"}), HasSubstr("max_time"));
+  EXPECT_THAT(refusal({"trainer.memory_limit=much"}), HasSubstr("memory_limit"));
+  EXPECT_THAT(refusal({"trainer.devices=many"}), HasSubstr("devices"));
+  EXPECT_THAT(refusal({"trainer.presicion=32"}), HasSubstr("precision"));
+  EXPECT_THAT(refusal({"model.optim.betas=[0.9]"}), HasSubstr("betas"));
+  EXPECT_THAT(refusal({"model.optim.scale_lr=linear"}), HasSubstr("base_batch_size"));
+  EXPECT_THAT(refusal({"model.optim.nesterov=true"}), HasSubstr("momentum"));
+  EXPECT_THAT(refusal({"model.optim.custom_keys.norm.decay=0"}), HasSubstr("decay_mult"));
+  EXPECT_THAT(refusal({"model.optim.sched.name=poly", "model.optim.sched.warmup_steps=3",
+                       "model.optim.sched.warmup_ratio=0.1"}),
+              HasSubstr("not both"));
+}
+
+TEST(TrainerOptions, StrategyTakesLightningsForms) {
+  EXPECT_EQ(Bound({"trainer.strategy=ddp"}).trainer.strategy.name, "ddp");
+  const Bound b({"trainer.strategy._target_=lightning.pytorch.strategies.DDPStrategy",
+                 "trainer.strategy.gradient_as_bucket_view=true"});
+  EXPECT_TRUE(b.trainer.strategy.gradient_as_bucket_view);
+}
+
+TEST(TrainerOptions, PrecisionFollowsTheMeasuredRates) {
+  struct Case {
+    Precision asked;
+    bool strict;
+    double fp32, bf16, fp16;
+    Precision runs;
+    bool warns;
+  };
+  for (const Case& c : std::vector<Case>{
+           {Precision::Fp16Mixed, false, 339, 57, 1, Precision::Fp32, true},       // AVX-512 without half units
+           {Precision::Fp16Mixed, false, 60, 178, 1, Precision::Bf16Mixed, true},  // AMX
+           {Precision::Fp16Mixed, false, 60, 178, 120, Precision::Fp16Mixed, false},
+           {Precision::Fp16Mixed, true, 339, 57, 1, Precision::Fp16Mixed, true},
+           {Precision::Bf16Mixed, false, 339, 57, 1, Precision::Bf16Mixed,
+            true},  // slower, called slower, run as asked
+           {Precision::Bf16Mixed, false, 60, 178, 1, Precision::Bf16Mixed, false},
+           {Precision::Fp32, false, 339, 1000, 1000, Precision::Fp32, false},
+           {Precision::Fp16Mixed, false, 0, 0, 0, Precision::Fp16Mixed, false},  // not measured
+       }) {
+    MachineFacts facts;
+    facts.gemm_fp32_gflops = c.fp32;
+    facts.gemm_bf16_gflops = c.bf16;
+    facts.gemm_fp16_gflops = c.fp16;
+    const PrecisionChoice choice = choose_precision(c.asked, c.strict, facts, /*on_cpu=*/true);
+    EXPECT_EQ(choice.precision, c.runs);
+    EXPECT_EQ(!choice.warning.empty(), c.warns) << choice.warning;
+    EXPECT_EQ(choose_precision(c.asked, c.strict, facts, /*on_cpu=*/false).precision, c.asked);
+  }
+}
+
+TEST(OptimOptions, SchedulesFromTheConfig) {
+  const Bound noam({"model.optim.lr=5.0", "model.optim.sched.name=NoamAnnealing", "model.optim.sched.d_model=512",
+                    "model.optim.sched.warmup_steps=25000", "model.optim.sched.min_lr=1e-6"});
+  EXPECT_NEAR(make_schedule(noam.optim, {}).at(25000), 1.3975e-3, 5e-8);
+
+  std::vector<std::string> notes;
+  const Bound cosine(
+      {"model.optim.sched.name=cosine", "model.optim.sched.max_steps=500000", "model.optim.sched.warmup_steps=1000"});
+  make_schedule(cosine.optim, {100, 10, 1, 8}, &notes);
+  EXPECT_THAT(notes, ::testing::Contains(HasSubstr("never reaches its end")));
+  EXPECT_THAT(notes, ::testing::Contains(HasSubstr("warm-up")));
+
+  const Bound scaled({"model.optim.lr=0.1", "model.optim.scale_lr=sqrt", "model.optim.base_batch_size=256"});
+  EXPECT_DOUBLE_EQ(make_schedule(scaled.optim, {100, 10, 1, 1024}).base_lr, 0.2);
+
+  const Bound poly({"lr_config.policy=poly"});
+  EXPECT_THROW(make_schedule(poly.optim, {}), ConfigError);  // no length
+  EXPECT_EQ(make_schedule(poly.optim, {50, 10, 4, 8}).max_steps, 200);
+  const Bound no_model({"model.optim.sched.name=NoamAnnealing"});
+  EXPECT_THROW(make_schedule(no_model.optim, {}), ConfigError);
+}
+
+TEST(OptimOptions, CustomKeys) {
+  const Bound b({"optimizer.paramwise_cfg.custom_keys.norm.decay_mult=0.", "model.optim.weight_decay=0.01",
+                 "model.optim.no_decay=[1d,bias]"});
+  const ParameterRules rules = b.optim.rules();
+  ASSERT_EQ(rules.custom_keys.size(), 1u);
+  EXPECT_EQ(rules.custom_keys[0].key, "norm");
+  EXPECT_EQ(rules.custom_keys[0].decay_mult, 0.0);
+  EXPECT_THAT(rules.no_decay, ::testing::ElementsAre("1d", "bias"));
+}
+
+TEST(ExpManagerOptions, TheRunDirectory) {
+  EXPECT_EQ(run_directory(Bound({"--run-dir", "a/b"}).exp, "job"), "a/b");
+  EXPECT_EQ(run_directory(Bound({"exp_manager.exp_dir=out", "exp_manager.name=n"}).exp, "job"), "out/n");
+  EXPECT_EQ(run_directory(Bound({"exp_manager.exp_dir=out"}).exp, "job"), "out/job");
+  EXPECT_THAT(run_directory(Bound({}).exp, "job").string(), ::testing::StartsWith("runs/job"));
+}
+
+}  // namespace
+}  // namespace redline::train

@@ -1,0 +1,135 @@
+#include "train/run/evaluate.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "train/job/weights.h"
+#include "train/loop/batches.h"
+#include "train/loop/step_compute.h"
+#include "train/run/predictions_parquet.h"
+
+namespace redline::train {
+
+namespace {
+
+// Rows of one batch appended to what came before; batches whose other dimensions differ are padded with 0 to the
+// larger.
+torch::Tensor append_rows(const torch::Tensor& all, torch::Tensor more) {
+  if (!all.defined()) return more;
+  if (all.dim() != more.dim())
+    throw DataError("An output of predict() has another number of dimensions in another batch.");
+  torch::Tensor before = all;
+  for (int64_t dim = 1; dim < all.dim(); ++dim) {
+    const int64_t width = std::max(before.size(dim), more.size(dim));
+    for (torch::Tensor* tensor : {&before, &more}) {
+      std::vector<int64_t> padding(static_cast<size_t>(2 * (tensor->dim() - dim)), 0);
+      padding.back() = width - tensor->size(dim);
+      if (padding.back() > 0) *tensor = torch::constant_pad_nd(*tensor, padding);
+    }
+  }
+  return torch::cat({before, more});
+}
+
+}  // namespace
+
+ChosenWeights choose_weights(const std::filesystem::path& run, const std::string& which,
+                             const ExpManagerConfig& config) {
+  ChosenWeights chosen;
+  CheckpointState state;
+  if (which == "last" || which == "best") {
+    CheckpointStore store(run / "checkpoints", config.checkpoint_callback_params);
+    std::optional<LoadedCheckpoint> loaded;
+    if (which == "best") {
+      const auto best = store.best();
+      if (!best)
+        throw CheckpointError(fmt::format("The run {} has no checkpoint with the metric '{}'; use --checkpoint last.",
+                                          run.string(), config.checkpoint_callback_params.monitor));
+      loaded = CheckpointStore::load(best->path);
+    } else {
+      loaded = store.load_newest();
+    }
+    if (!loaded) throw CheckpointError(fmt::format("The run {} has no checkpoint.", run.string()));
+    chosen.path = loaded->info.path;
+    chosen.step = loaded->info.step;
+    state = std::move(loaded->state);
+  } else {
+    LoadedCheckpoint loaded = CheckpointStore::load(which);
+    chosen.path = which;
+    chosen.step = loaded.info.step;
+    state = std::move(loaded.state);
+  }
+  chosen.tensors = {state.model.begin(), state.model.end()};
+  // With an average the run validated it, so it is what the run stands for.
+  if (config.ema.enable && !config.ema.validate_original_weights)
+    for (const auto& [name, tensor] : state.optimizer)
+      if (starts_with(name, "ema.")) chosen.tensors[name.substr(4)] = tensor;
+  return chosen;
+}
+
+std::unique_ptr<Job> read_run_job(const task::Registry& registry, const std::filesystem::path& run,
+                                  const std::vector<std::string>& overrides, const MachineFacts& machine) {
+  const std::filesystem::path file = run / "config.resolved.yaml";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored))
+    throw DataError(fmt::format("{} is no run directory: it has no config.resolved.yaml.", run.string()));
+  config::RequestSource source;
+  source.file = file;
+  source.overrides = overrides;
+  return Job::read(registry, source, machine);
+}
+
+ValidationResult evaluate(const Job& job, task::Task& task) {
+  auto loader = job.build_loader(task, Job::Part::Test, {});
+  if (!loader) loader = job.build_loader(task, Job::Part::Validation, {});
+  if (!loader) throw ConfigError("The job has neither model.test_ds nor model.validation_ds: nothing to evaluate on.");
+  ValidationSettings settings;
+  settings.seed = job.seed();
+  settings.precision = job.precision();
+  settings.device = job.device();
+  settings.channels_last = job.channels_last(task);
+  settings.limit_batches = parse_count_or_share(job.trainer().limit_test_batches, "trainer.limit_test_batches");
+  MemoryGuard memory;
+  device::CopyStream stream(settings.device.str());
+  return validate(task, *loader, settings, memory, &stream);
+}
+
+Predictions predict(const Job& job, task::Task& task) {
+  const auto loader = job.build_loader(task, Job::Part::Validation, {});
+  if (!loader) throw ConfigError("There is no data to predict on.");
+  const torch::NoGradGuard no_grad;
+  task.module().eval();
+  device::CopyStream stream(job.device().str());
+  Predictions result;
+  loader->seek(0, 0);
+  while (const auto batch = loader->next()) {
+    if (batch->sample_ids.empty()) continue;
+    const task::Batch rows = to_task_batch(*batch, &stream, job.channels_last(task));
+    task::Context context(job.seed(), -1, /*training=*/false, rows.sample_ids);
+    context.device = job.device();
+    const PrecisionScope precision(job.precision(), job.device());
+    for (auto& [name, tensor] : task.predict(rows, context)) {
+      torch::Tensor host = tensor.detach().to(torch::kCPU);
+      if (host.dim() == 0 || host.size(0) != rows.size()) continue;  // not one row per sample
+      torch::Tensor& all = result.outputs[name];
+      all = append_rows(all, host.contiguous());
+    }
+    result.sample_ids.insert(result.sample_ids.end(), rows.sample_ids.begin(), rows.sample_ids.end());
+  }
+  if (result.outputs.empty())
+    throw DataError(fmt::format("Task '{}' gave no output with one row per sample.", job.entry().name));
+  return result;
+}
+
+void write_predictions(const Predictions& predictions, const std::filesystem::path& path) {
+  if (path.extension() == ".parquet") {
+    write_predictions_parquet(predictions, path);
+    return;
+  }
+  NamedTensors tensors;
+  tensors.emplace_back("sample_ids", torch::tensor(predictions.sample_ids, torch::kInt64));
+  for (const auto& [name, tensor] : predictions.outputs) tensors.emplace_back(name, tensor.contiguous());
+  write_safetensors_atomic(path, tensors);
+}
+
+}  // namespace redline::train

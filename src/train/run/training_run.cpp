@@ -1,0 +1,231 @@
+#include "train/run/training_run.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "device/memory.h"
+#include "device/process_memory.h"
+#include "device/threads.h"
+#include "measure/step_clock.h"
+#include "train/job/summary.h"
+#include "train/job/weights.h"
+#include "train/loop/batches.h"
+#include "train/loop/signals.h"
+#include "train/run/run_observer.h"
+
+namespace redline::train {
+
+namespace {
+
+// What to continue from: asked for by path, or found in the run directory.
+std::optional<LoadedCheckpoint> find_checkpoint(const ExpManagerConfig& config, const std::filesystem::path& directory,
+                                                CheckpointStore* store) {
+  const std::string resume = config.resume.value_or(config.resume_if_exists ? "auto" : "none");
+  if (resume == "none" || resume == "false") return std::nullopt;
+  if (resume == "auto" || resume == "true") return store != nullptr ? store->load_newest() : std::nullopt;
+  std::filesystem::path path = resume;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path / "checkpoints", ignored)) {
+    auto newest = CheckpointStore(path / "checkpoints", CheckpointConfig()).load_newest();
+    if (!newest) throw CheckpointError(fmt::format("The run {} has no checkpoint to resume from.", path.string()));
+    return newest;
+  }
+  LoadedCheckpoint loaded = CheckpointStore::load(path);
+  if (loaded.state.state_json.empty())
+    throw CheckpointError(fmt::format(
+        "{} holds weights only, so there is nothing to resume; use load_from to start from weights.", path.string()));
+  if (store != nullptr && std::filesystem::equivalent(path.parent_path(), directory / "checkpoints", ignored))
+    store->set_aside_after(loaded.info.step);
+  return loaded;
+}
+
+void say_what_differs(const Job& job, const LoopState& state) {
+  if (state.config_hash != job.config_hash())
+    log_warning(fmt::format(
+        "The checkpoint was made with other settings (config hash {}, now {}); continuing with the new ones.",
+        state.config_hash, job.config_hash()));
+  if (state.intra_op_threads != job.trainer().intra_op_threads.value())
+    log_warning(fmt::format(
+        "The checkpoint was made with {} intra-op threads, now {}: the run continues within rounding, not bit by bit.",
+        state.intra_op_threads, job.trainer().intra_op_threads.value()));
+  else if (state.numerics != device::numerics_fingerprint())
+    log_warning(fmt::format(
+        "The checkpoint was made under other numerics ({}, now {}): the run continues within rounding, not bit by bit.",
+        state.numerics, device::numerics_fingerprint()));
+}
+
+void load_initial_weights(const Job& job, task::Task& task) {
+  if (!job.root().load_from) return;
+  const WeightsReport report = load_weights(task.module(), read_weights(*job.root().load_from));
+  if (report.loaded.empty() || (job.root().load_strict && !report.complete()))
+    throw CheckpointError(
+        fmt::format("The weights in {} do not fit this model: {}.", *job.root().load_from, report.text(64)));
+  log_info(fmt::format("Weights from {}: {}.", *job.root().load_from, report.text(64)));
+}
+
+void say_start(const Job& job, const task::Task& task, const Trainer& trainer, const LoopSettings& settings,
+               const std::filesystem::path& directory) {
+  const ModelSize size = model_size(const_cast<task::Task&>(task).module());
+  if (!job.precision_warning().empty()) log_warning(job.precision_warning());
+  log_info(fmt::format("{} on {}: {} parameters, precision {}, {} intra-op threads, {} workers.", job.entry().name,
+                       settings.device.str(), format_count(static_cast<double>(size.parameters)),
+                       precision_name(job.precision()), settings.intra_op_threads, job.train_ds().num_workers.value()));
+  log_info(fmt::format("Batch {} x {} = {} samples per step, {} steps per epoch; log every {} steps, validation {}.",
+                       job.train_ds().batch_size.value(), job.trainer().accumulate_grad_batches,
+                       job.train_ds().batch_size.value() * job.trainer().accumulate_grad_batches,
+                       trainer.steps_per_epoch(), settings.cadence.log_every_n_steps,
+                       validation_words(settings.cadence, trainer.steps_per_epoch())));
+  log_info(fmt::format("Run directory {}.", directory.string()));
+  if (job.trainer().enable_model_summary) log_info("Model:\n" + model_summary(const_cast<task::Task&>(task).module()));
+}
+
+void say_end(const FitResult& fit, const std::filesystem::path& directory) {
+  std::string why = fit.stop != StopReason::None ? fmt::format("{} was reached", stop_reason_text(fit.stop))
+                    : !fit.early_stop.empty()    ? fmt::format("early stopping: {}", fit.early_stop)
+                                                 : fmt::format("{}", signal_text(fit.stop_signal));
+  std::string validation;
+  for (const auto& [name, value] : fit.last_validation) validation += fmt::format(", {} {:.5g}", name, value);
+  log_info(fmt::format("Stopped after {} steps ({}); loss {:.5g}{}. Results in {}.", fit.steps, why, fit.last_loss,
+                       validation, directory.string()));
+}
+
+int64_t total_steps(const LoopSettings& s, int64_t steps_per_epoch) {
+  int64_t total = s.cadence.max_steps > 0 ? s.cadence.max_steps : 0;
+  if (s.cadence.max_epochs > 0 && (total == 0 || s.cadence.max_epochs * steps_per_epoch < total))
+    total = s.cadence.max_epochs * steps_per_epoch;
+  return total;
+}
+
+}  // namespace
+
+void prepare_process(const Job& job) {
+  device::memory::install();
+  device::memory::set_enabled(true);
+  device::set_intra_op_threads(static_cast<int>(job.trainer().intra_op_threads.value()));
+  device::fix_mkl_threads();
+  device::set_deterministic(job.trainer().deterministic);
+  if (job.device().is_cuda()) at::globalContext().setBenchmarkCuDNN(job.trainer().benchmark);
+  const int64_t limit = job.trainer().memory_limit
+                            ? static_cast<int64_t>(*parse_bytes(*job.trainer().memory_limit))
+                            : device::memory::default_limit(static_cast<uint64_t>(device::system_available_bytes()),
+                                                            device::memory::stats().live_bytes,
+                                                            static_cast<uint64_t>(job.train_ds().max_buffer_bytes));
+  device::memory::set_limit(job.device().is_cpu() ? limit : 0);
+}
+
+RunSummary run_training(Job& job, const RunOptions& options) {
+  const ExpManagerConfig& exp = job.exp_manager();
+  RunSummary summary;
+  summary.directory = run_directory(exp, job.root().name);
+  const SignalScope signals;
+  const bool keeps = exp.create_checkpoint_callback;
+  const std::string resume = exp.resume.value_or(exp.resume_if_exists ? "auto" : "none");
+
+  std::unique_ptr<task::Task> task = job.build_task();
+  measure::RunWriter writer(summary.directory, /*resume=*/resume != "none" && resume != "false", metric_table(*task));
+  std::unique_ptr<CheckpointStore> store;
+  if (keeps)
+    store = std::make_unique<CheckpointStore>(
+        summary.directory / "checkpoints", exp.checkpoint_callback_params,
+        [&writer](const std::string& kind, const measure::FieldList& fields) { writer.event(kind, fields); });
+  const std::optional<LoadedCheckpoint> loaded = find_checkpoint(exp, summary.directory, store.get());
+  if (loaded && job.threads_were_auto()) {
+    const int64_t threads = LoopState::from_json(loaded->state.state_json).intra_op_threads;
+    if (threads > 0) job.set_intra_op_threads(threads);
+  }
+  prepare_process(job);
+  if (!loaded) load_initial_weights(job, *task);
+  writer.write_config(job.resolved().dump_yaml());
+  writer.write_machine(job.machine());
+
+  const auto train = job.build_loader(*task, Job::Part::Train, summary.directory);
+  const auto validation = job.build_loader(*task, Job::Part::Validation, summary.directory);
+  std::vector<std::string> notes;
+  LoopSettings settings = make_loop_settings(job, *task, *train, &notes);
+  settings.plot_directory = (summary.directory / "plots").string();
+  for (const std::string& note : notes) log_warning(note);
+  RunObserverSettings watch{exp.create_tensorboard_logger,
+                            exp.create_csv_logger,
+                            job.trainer().enable_progress_bar,
+                            exp.histograms_every_n_steps,
+                            loaded ? loaded->info.step : -1,
+                            options.trace,
+                            total_steps(settings, limited_steps(train->steps_per_epoch(), settings.limit_train_batches,
+                                                                job.trainer().accumulate_grad_batches))};
+  RunObserver observer(writer, *task, watch);
+  device::CopyStream stream(settings.device.str());
+  Trainer trainer({*task, *train, validation.get(), store.get(), &observer, &stream}, settings);
+  observer.watch(trainer.clock());
+  if (loaded) {
+    trainer.load(loaded->state);
+    summary.started_at_step = trainer.position().step;
+    say_what_differs(job, trainer.position());
+    writer.event("resumed", {{"step", trainer.position().step}, {"from", loaded->info.path.string()}});
+    log_info(fmt::format("Resuming from {} at step {}.", loaded->info.path.string(), trainer.position().step));
+  }
+  say_start(job, *task, trainer, settings, summary.directory);
+  writer.event("loop.cost", {{"phase_scope_ns", measure::calibrate_scope_ns()}});
+  try {
+    summary.fit = trainer.fit();
+  } catch (...) {
+    observer.finish();
+    throw;
+  }
+  observer.finish();
+  say_end(summary.fit, summary.directory);
+  writer.event("run.ended",
+               {{"step", summary.fit.steps},
+                {"why", summary.fit.stop_signal != 0      ? signal_text(summary.fit.stop_signal)
+                        : !summary.fit.early_stop.empty() ? std::string("early_stopping")
+                                                          : std::string(stop_reason_text(summary.fit.stop))}});
+  summary.degraded = store != nullptr && store->degraded();
+  if (summary.degraded)
+    throw DiskError(
+        "Training ended, but the last checkpoints could not be written; the newest good one is older than the end of "
+        "the run.");
+  if (summary.fit.stop_signal != 0)
+    throw PreemptedError(fmt::format("Stopped by {} at step {}{}; run the same command again to continue.",
+                                     signal_text(summary.fit.stop_signal), summary.fit.steps, keeps ? ", saved" : ""));
+  return summary;
+}
+
+std::vector<std::string> dry_run(Job& job) {
+  std::vector<std::string> lines;
+  prepare_process(job);
+  const std::unique_ptr<task::Task> task = job.build_task();
+  load_initial_weights(job, *task);
+  const auto train = job.build_loader(*task, Job::Part::Train, {});
+  const auto validation = job.build_loader(*task, Job::Part::Validation, {});
+  const LoopSettings settings = make_loop_settings(job, *task, *train, &lines);
+  const ModelSize size = model_size(task->module());
+  lines.push_back(fmt::format("task {}: {} parameters ({}), precision {}", job.entry().name, size.parameters,
+                              format_bytes(static_cast<uint64_t>(size.bytes)), precision_name(job.precision())));
+  lines.push_back(fmt::format("training data: {} steps per epoch; validation data: {}", train->steps_per_epoch(),
+                              validation ? fmt::format("{} batches", validation->steps_per_epoch()) : "none"));
+  device::CopyStream stream(settings.device.str());
+  Trainer trainer({*task, *train, nullptr, nullptr, nullptr, &stream}, settings);
+  device::memory::begin_step();
+  trainer.run_steps(1);
+  lines.push_back(fmt::format("one step: {} of tensors at its peak",
+                              format_bytes(static_cast<uint64_t>(device::memory::stats().step_peak_bytes))));
+  // The longest samples allowed decide whether a run survives its first epoch.
+  const task::Batch worst =
+      task->worst_case_batch(job.train_ds().micro_batch_size.value_or(0) > 0 ? job.train_ds().micro_batch_size.value()
+                                                                             : job.train_ds().batch_size.value());
+  if (worst.size() > 0) {
+    device::memory::begin_step();
+    measure::StepClock clock;
+    StepCompute compute(*task, settings.device, clock);
+    compute.begin({settings.seed, 0, job.precision(), 1.0, 1});
+    compute.add(worst);
+    lines.push_back(fmt::format("a batch of {} of the longest samples: {} of tensors at its peak, limit {}",
+                                worst.size(),
+                                format_bytes(static_cast<uint64_t>(device::memory::stats().step_peak_bytes)),
+                                format_bytes(static_cast<uint64_t>(device::memory::limit()))));
+  }
+  return lines;
+}
+
+}  // namespace redline::train

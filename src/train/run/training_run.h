@@ -1,0 +1,36 @@
+// `redline train`: one job in one run directory, from start or from its newest checkpoint, to its end.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "measure/trace.h"
+#include "train/job/job.h"
+
+namespace redline::train {
+
+struct RunOptions {
+  bool dry_run = false;
+  std::optional<measure::StepRange> trace;
+};
+
+struct RunSummary {
+  std::filesystem::path directory;
+  FitResult fit;
+  int64_t started_at_step = 0;
+  bool degraded = false;  // a checkpoint could not be written and none since
+};
+
+// Sets threads, determinism and the memory limit of the process. Throws what the rooms throw; PreemptedError after a
+// signal (the state is saved, the same command continues), DiskError at the end when checkpoints could not be written.
+RunSummary run_training(Job& job, const RunOptions& options);
+
+// Resolve, open the data, one batch through forward and backward of a copy, memory estimate: the sentences to print.
+// Writes nothing.
+std::vector<std::string> dry_run(Job& job);
+
+// What a process needs before any tensor of a job is made.
+void prepare_process(const Job& job);
+
+}  // namespace redline::train

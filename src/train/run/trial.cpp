@@ -1,0 +1,150 @@
+#include "train/run/trial.h"
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "device/memory.h"
+#include "device/threads.h"
+#include "train/run/run_observer.h"
+#include "train/run/training_run.h"
+
+namespace redline::train {
+
+namespace {
+
+class CollectingObserver : public LoopObserver {
+ public:
+  void step(const measure::StepRow& row) override {
+    rows.push_back(row);
+    if (next != nullptr) next->step(row);
+  }
+  void log(const LogValues& values) override {
+    if (next != nullptr) next->log(values);
+  }
+  void validated(const LogValues& values) override {
+    if (next != nullptr) next->validated(values);
+  }
+  void monitored(const LogValues& values, const std::vector<std::string>& plots) override {
+    if (next != nullptr) next->monitored(values, plots);
+  }
+  void event(const std::string& kind, const measure::FieldList& fields) override {
+    events.push_back({"", kind, fields});
+  }
+
+  std::vector<measure::StepRow> rows;
+  std::vector<measure::Event> events;
+  LoopObserver* next = nullptr;
+};
+
+std::filesystem::path temporary_folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "redline_trial_XXXXXX").string();
+  return mkdtemp(name.data()) != nullptr ? name : std::filesystem::temp_directory_path();
+}
+
+}  // namespace
+
+struct Trial::Impl {
+  std::filesystem::path scratch;
+  bool owns_scratch = false;
+  std::unique_ptr<Job> job;
+  std::unique_ptr<task::Task> task;
+  std::unique_ptr<data::Loader> train, validation;
+  std::unique_ptr<measure::RunWriter> writer;
+  std::unique_ptr<RunObserver> recorder;
+  std::unique_ptr<CheckpointStore> store;
+  CollectingObserver observer;
+  std::unique_ptr<device::CopyStream> stream;
+  std::unique_ptr<Trainer> trainer;
+  TrialOptions options;
+
+  ~Impl() {
+    trainer.reset();
+    recorder.reset();
+    store.reset();
+    writer.reset();
+    std::error_code ignored;
+    if (owns_scratch) std::filesystem::remove_all(scratch, ignored);
+  }
+};
+
+Trial::Trial(const task::Registry& registry, const config::RequestSource& source, const MachineFacts& machine,
+             const TrialOptions& options)
+    : impl_(std::make_unique<Impl>()) {
+  Impl& m = *impl_;
+  m.options = options;
+  m.job = Job::read(registry, source, machine);
+  prepare_process(*m.job);
+  m.task = m.job->build_task();
+  m.train = m.job->build_loader(*m.task, Job::Part::Train, {});
+  if (options.validate) m.validation = m.job->build_loader(*m.task, Job::Part::Validation, {});
+  LoopSettings settings = make_loop_settings(*m.job, *m.task, *m.train);
+  settings.monitor = options.monitor;
+  settings.sanity_batches = 0;
+  settings.drift_ratio = 0;
+  settings.early_stopping.reset();
+  if (!options.guards) {
+    settings.check_weights = false;
+    settings.snapshot_every_n_steps = 0;
+  }
+  const bool writes = options.log || options.monitor || options.checkpoint;
+  if (writes) {
+    m.owns_scratch = options.scratch.empty();
+    m.scratch = m.owns_scratch ? temporary_folder() : options.scratch;
+    settings.plot_directory = (m.scratch / "plots").string();
+  }
+  if (options.log) {
+    m.writer = std::make_unique<measure::RunWriter>(m.scratch / "run", /*resume=*/true, metric_table(*m.task));
+    const ExpManagerConfig& exp = m.job->exp_manager();
+    m.recorder = std::make_unique<RunObserver>(
+        *m.writer, *m.task,
+        RunObserverSettings{exp.create_tensorboard_logger, exp.create_csv_logger, /*progress=*/false,
+                            exp.histograms_every_n_steps, -1, std::nullopt, 0});
+    m.observer.next = m.recorder.get();
+  }
+  if (options.checkpoint)
+    m.store =
+        std::make_unique<CheckpointStore>(m.scratch / "checkpoints", m.job->exp_manager().checkpoint_callback_params);
+  m.stream = std::make_unique<device::CopyStream>(settings.device.str());
+  m.trainer = std::make_unique<Trainer>(
+      Trainer::Parts{*m.task, *m.train, m.validation.get(), m.store.get(), &m.observer, m.stream.get()}, settings);
+  m.trainer->set_replay(options.replay_batch);
+}
+
+Trial::~Trial() = default;
+
+TrialResult Trial::run(int64_t steps) {
+  Impl& m = *impl_;
+  // Another trial may have set its own since: threads and limits belong to the process.
+  device::set_intra_op_threads(static_cast<int>(m.job->trainer().intra_op_threads.value()));
+  m.observer.rows.clear();
+  m.observer.events.clear();
+  if (m.options.loader_only)
+    m.trainer->run_loader(steps);
+  else
+    m.trainer->run_steps(steps);
+  TrialResult result{std::move(m.observer.rows), std::move(m.observer.events), 0};
+  for (const measure::StepRow& row : result.rows) result.peak_bytes = std::max(result.peak_bytes, row.peak_bytes);
+  return result;
+}
+
+std::vector<OperatorTime> Trial::run_operators() {
+  device::set_intra_op_threads(static_cast<int>(impl_->job->trainer().intra_op_threads.value()));
+  const OperatorTimer timer;
+  impl_->trainer->run_steps(1);
+  return timer.times();
+}
+
+CheckpointState Trial::state() const {
+  ReplayCopy copy;
+  copy.take(impl_->trainer->state(), 0);
+  return copy.state();
+}
+
+void Trial::load(const CheckpointState& state) { impl_->trainer->load(state); }
+
+const Job& Trial::job() const { return *impl_->job; }
+task::Task& Trial::task() { return *impl_->task; }
+int64_t Trial::steps_per_epoch() const { return impl_->trainer->steps_per_epoch(); }
+
+}  // namespace redline::train

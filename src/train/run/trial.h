@@ -1,0 +1,57 @@
+// A short job in this process: the doctor's differential runs and the tuner's trials. A trial keeps task, loader and
+// loop alive, so that two can take turns (A B B A) and each call measures warm code. Writes only where it is told to.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/job/job.h"
+#include "train/loop/operator_watch.h"
+
+namespace redline::train {
+
+struct TrialOptions {
+  bool replay_batch = false;  // the first step's batches again and again: a loader that costs nothing
+  bool loader_only = false;   // no model: wait and copy
+  bool log = true, validate = true, monitor = true, checkpoint = false;
+  bool guards = true;
+  // Logs, plots and checkpoints go here; empty: a temporary folder that is removed with the trial.
+  std::filesystem::path scratch;
+};
+
+struct TrialResult {
+  std::vector<measure::StepRow> rows;  // of this call
+  std::vector<measure::Event> events;
+  int64_t peak_bytes = 0;  // of tensors, largest of the rows
+};
+
+class Trial {
+ public:
+  // `source` is a job like any other (overrides included). Throws what reading and building throw.
+  Trial(const task::Registry& registry, const config::RequestSource& source, const MachineFacts& machine,
+        const TrialOptions& options);
+  ~Trial();
+
+  // n more steps. Throws what training throws; OutOfMemoryError means the settings do not fit.
+  TrialResult run(int64_t steps);
+  // The operators of one more step, slowest first.
+  std::vector<OperatorTime> run_operators();
+
+  // Weights, optimiser and position of another trial of the same model (or of this one before), for runs that must
+  // start alike.
+  CheckpointState state() const;  // a copy
+  void load(const CheckpointState& state);
+
+  const Job& job() const;
+  task::Task& task();
+  int64_t steps_per_epoch() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace redline::train
