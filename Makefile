@@ -33,6 +33,7 @@ test-slow: build ## the long campaigns: kills, fuzzing, training curves, the bui
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-plain UNITY=0 build
 
 bench: build     ## measure against the peers; writes bench/results
+	@ninja -C $(BUILD) -j$(JOBS) bench/all
 	@bench/run $(BUILD)
 
 format:          ## format all C++ files
