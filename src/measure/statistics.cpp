@@ -56,6 +56,22 @@ double expanded_tail(double confidence, size_t n) {
   return normal_cdf(-std::sqrt(static_cast<double>(n) / static_cast<double>(n - 1)) * t);
 }
 
+// Resampling never leaves the range of the values, and n values lie on one side of the truth by chance with probability
+// 2^-n each way: below 5 that is more than the 5 % we may be wrong. Then Student's interval, at least the range.
+constexpr size_t kFewestToResample = 5;
+
+Interval few_values_interval(std::span<const double> values, double centre, double confidence) {
+  const size_t n = values.size();
+  if (n == 1) return {centre - std::abs(centre), centre + std::abs(centre)};
+  double squares = 0;
+  const double middle = mean(values);
+  for (double value : values) squares += (value - middle) * (value - middle);
+  const double t = student_quantile(1 - (1 - confidence) / 2, static_cast<int>(n) - 1);
+  const double half = t * std::sqrt(squares / static_cast<double>(n - 1) / static_cast<double>(n));
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return {std::min(*low, centre - half), std::max(*high, centre + half)};
+}
+
 // On a vector we may reorder.
 double median_of(std::vector<double>& values) {
   const size_t middle = values.size() / 2;
@@ -101,11 +117,7 @@ Interval bootstrap(std::span<const double> values, const Statistic& statistic, d
   REDLINE_CHECK(!values.empty() && confidence > 0 && confidence < 1,
                 "a bootstrap needs a value and 0 < confidence < 1");
   const size_t n = values.size();
-  if (n < 3) {
-    const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    const double width = n == 1 ? std::abs(*low) : *high - *low;
-    return {*low - width, *high + width};
-  }
+  if (n < kFewestToResample) return few_values_interval(values, statistic(values), confidence);
   KeyedStream draws(seed, n, 0, 0);
   std::vector<double> statistics, sample(n);
   statistics.reserve(kResamples);

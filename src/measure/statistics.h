@@ -27,8 +27,8 @@ struct RatioEstimate {
   int blocks = 0;
 };
 
-// Interval of `statistic` over resampled values; widened for small samples (Hesterberg 2015). With fewer than 3 values
-// it is what the values span, widened to both sides: too little to say more.
+// Interval of `statistic` over resampled values; widened for small samples (Hesterberg 2015), Student's below 5 values.
+// `statistic` must be a location (mean, median) for that.
 using Statistic = std::function<double(std::span<const double>)>;
 Interval bootstrap(std::span<const double> values, const Statistic& statistic, double confidence = 0.95,
                    uint64_t seed = 1);
