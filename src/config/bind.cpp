@@ -28,6 +28,7 @@ class Binder {
     Node tree = canonical(request, index, {nullptr, &binder.resolved_.ignored_});
     convert_aliases(tree);
     binder.index_ = &index;
+    binder.resolved_.values_.reserve(index.entries().size());
     for (const Section& section : schema.sections()) {
       const Node* own = section.path.empty() ? &tree : tree.find_path(section.path);
       const bool is_word =
@@ -47,6 +48,7 @@ class Binder {
     Binder binder;
     binder.before_ = &before;
     binder.resolved_.ignored_ = before.ignored_;
+    binder.resolved_.values_.reserve(before.values_.size());
     for (const Section& section : schema.sections()) {
       if (section.optional && !before.has_section(section.path)) continue;
       binder.enter(section);
@@ -72,7 +74,7 @@ class Binder {
         value.origin = given->origin;
         if (given->is_missing_marker()) {
           value.value = *given;
-          value.held = row->get(object);
+          value.held = std::make_shared<const Node>(row->get(object));
         } else {
           row->set(object, *given, value.path);
         }
@@ -101,7 +103,7 @@ class Binder {
     if (group.clear && given != nullptr && given->is_null()) group.clear(parent);
     void* object = group.object(parent);
     if (object == nullptr) {
-      resolved_.values_.push_back({path, Node(), given != nullptr ? given->origin : Origin{}, nullptr, Node()});
+      resolved_.values_.push_back({path, Node(), given != nullptr ? given->origin : Origin{}, nullptr, nullptr});
       return;
     }
     resolved_.present_.push_back(path);
@@ -110,13 +112,13 @@ class Binder {
 
   void look(const Component& component, void* object, const std::string& path) {
     for (const auto& row : component.rows) {
-      note({below_path(path, row->name), row->get(object), Origin{}, row.get(), Node()});
+      note({below_path(path, row->name), row->get(object), Origin{}, row.get(), nullptr});
     }
     for (const Component::Group& group : component.groups) {
       const std::string own = below_path(path, group.name);
       void* inner = group.object(object);
       if (inner == nullptr) {
-        note({own, Node(), Origin{}, nullptr, Node()});
+        note({own, Node(), Origin{}, nullptr, nullptr});
         continue;
       }
       resolved_.present_.push_back(own);
@@ -124,10 +126,20 @@ class Binder {
     }
   }
 
+  // The same objects give the same order, so the value is nearly always the next one.
+  const ResolvedValue* find_before(const std::string& path) {
+    const auto& values = before_->values_;
+    if (next_ >= values.size() || values[next_].path != path) {
+      const ResolvedValue* found = before_->find(path);
+      if (found == nullptr) return nullptr;
+      next_ = static_cast<size_t>(found - values.data());
+    }
+    return &values[next_++];
+  }
+
   void note(ResolvedValue now) {
-    const ResolvedValue* was = before_->find(now.path);
-    if (was != nullptr && was->row == now.row &&
-        (was->value.is_missing_marker() ? was->held : was->value) == now.value) {
+    const ResolvedValue* was = find_before(now.path);
+    if (was != nullptr && was->row == now.row && (was->held ? *was->held : was->value) == now.value) {
       resolved_.values_.push_back(*was);
       return;
     }
@@ -139,6 +151,7 @@ class Binder {
   Resolved resolved_;
   const SchemaIndex* index_ = nullptr;
   const Resolved* before_ = nullptr;
+  size_t next_ = 0;
 };
 
 Resolved bind(const Node& request, Schema& schema) { return Binder::bind(request, schema); }

@@ -162,12 +162,14 @@ TEST(Bind, RoomsMayShareAPathAndADeeperSectionOwnsItsKeys) {
   schema.section("x", a);
   schema.section("x", b);
   schema.section("x.deep", deep, true);
-  bind(read_yaml_text("x: {a: 2, b: 3, deep: {a: 4}}", "x.yaml"), schema);
+  const Resolved with_section = bind(read_yaml_text("x: {a: 2, b: 3, deep: {a: 4}}", "x.yaml"), schema);
+  EXPECT_EQ(with_section.dump_yaml(false), "x:\n  deep:\n    a: 4\n  a: 2\n  b: 3\n");
   EXPECT_EQ(a.a, 2);
   EXPECT_EQ(b.b, 3);
   EXPECT_EQ(deep.a, 4);
   const Resolved word = bind(read_yaml_text("x: {deep: word}", "x.yaml"), schema);
   EXPECT_EQ(b.kind, "word");
+  EXPECT_EQ(word.dump_yaml(false), "x:\n  a: 2\n  b: 3\n  deep: word\n");
 }
 
 TEST(Snapshot, ResolvedAutosSayWhatTheyCameFrom) {

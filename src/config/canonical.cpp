@@ -187,6 +187,10 @@ void merge_into(Node& tree, Node layer) {
     return;
   }
   tree.origin = layer.origin;
+  if (tree.entries().empty()) {
+    tree.entries() = std::move(layer.entries());
+    return;
+  }
   std::unordered_map<std::string, size_t>
       places;  // only for large maps: a hostile file must not cost a square of its size
   const bool large = tree.entries().size() > 32;

@@ -69,8 +69,8 @@ struct ResolvedValue {
   std::string path;
   Node value;  // in the form of its type: 1e-3 and 0.001 are the same; ??? when it must still be given
   Origin origin;
-  const Row* row = nullptr;  // null for an optional group that is absent (value null)
-  Node held;                 // what the object held when `value` is ???: its default
+  const Row* row = nullptr;          // null for an optional group that is absent (value null)
+  std::shared_ptr<const Node> held;  // what the object held when `value` is ???: its default
 };
 
 // A key that was read and has no effect here, with the reason.

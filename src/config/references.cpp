@@ -84,8 +84,8 @@ size_t depth_of(const Node& node) {
 
 class Resolver {
  public:
-  Resolver(Node& tree, const ReferenceSources& sources) : tree_(tree), sources_(sources) {
-    if (sources.raw != nullptr) raw_ = *sources.raw;
+  Resolver(Node& tree, const ReferenceSources& sources)
+      : tree_(tree), sources_(sources), raw_(sources.raw != nullptr ? *sources.raw : nothing_) {
     total_ = tree.count();
   }
 
@@ -232,7 +232,8 @@ class Resolver {
 
   Node& tree_;
   const ReferenceSources& sources_;
-  Node raw_ = Node::map();
+  Node nothing_ = Node::map();
+  Node& raw_;
   Node scratch_;
   std::vector<Open> open_;
   std::unordered_set<const Node*> done_;

@@ -13,8 +13,8 @@
 namespace redline::config {
 
 struct ReferenceSources {
-  const Node* raw =
-      nullptr;  // the same layers under the names they were written with, for names that `tree` does not have
+  // The same layers under the names they were written with, for names that `tree` does not have; resolved on the way.
+  Node* raw = nullptr;
   std::function<std::optional<Node>(const std::string& path)> default_of;  // a value nobody wrote
 };
 

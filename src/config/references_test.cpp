@@ -76,7 +76,7 @@ TEST(References, OtherErrors) {
 
 TEST(References, RawNamesAndDefaultsAreTheFallback) {
   Node tree = read_yaml_text("b: ${old}\nc: ${given.by.default}\n", "x.yaml");
-  const Node raw = read_yaml_text("old: 7\n", "x.yaml");
+  Node raw = read_yaml_text("old: 7\n", "x.yaml");
   resolve_references(tree, {&raw, [](const std::string& path) -> std::optional<Node> {
                               if (path == "given.by.default") return Node::scalar("9");
                               return std::nullopt;

@@ -100,9 +100,11 @@ class RequestReader {
     std::vector<std::filesystem::path> open;
     if (source_.file) read_with_bases(*source_.file, open, layers);
     const Node presets = take_presets(layers);
-    for (const Node& layer : layers) merge_into(raw_, layer);
-    variables_ = referenced_paths(raw_);
-    for (const Node& layer : layers) merge_into(tree_, canonical(layer, index_, canonical_options()));
+    for (const Node& layer : layers) variables_.merge(referenced_paths(layer));
+    for (Node& layer : layers) {
+      merge_into(tree_, canonical(layer, index_, canonical_options()));
+      merge_into(raw_, std::move(layer));
+    }
     if (source_.preset) apply_preset(chosen_preset(presets, source_));
     apply_words(source_.tuned, OriginKind::Tuned, source_.tuned_by);
     apply_words(source_.overrides, OriginKind::Flag, "");
@@ -207,7 +209,8 @@ class RequestReader {
   const RequestSource& source_;
   SchemaIndex index_;
   std::set<std::string> variables_;
-  Node raw_ = Node::map(), tree_ = Node::map();
+  Node raw_ = Node::map();   // as written: for references to names the tables do not have
+  Node tree_ = Node::map();  // under the tables' names
 };
 
 }  // namespace

@@ -49,10 +49,19 @@ Node Resolved::tree() const {
   for (const std::string& path : present_) {
     if (!path.empty() && root.find_path(path) == nullptr) root.set_path(path, Node::map());
   }
+  Node* parent = nullptr;  // of the value before, valid as long as values follow each other in one map
+  std::string_view parent_path;
   for (const ResolvedValue& value : values_) {
-    Node node = value.value;
-    node.origin = value.origin;
-    root.set_path(value.path, std::move(node));
+    const size_t dot = value.path.rfind('.');
+    const std::string_view own = dot == std::string::npos ? "" : std::string_view(value.path).substr(0, dot);
+    if (parent == nullptr || own != parent_path) parent = own.empty() ? &root : root.find_path(own);
+    parent_path = own;
+    const std::string key = value.path.substr(dot == std::string::npos ? 0 : dot + 1);
+    Node* slot = parent->find(key);
+    if (slot != nullptr && slot->is_map()) continue;  // a word of one room where another has a section that is there
+    if (slot == nullptr) slot = &parent->entries().emplace_back(key, Node()).second;
+    *slot = value.value;
+    slot->origin = value.origin;
   }
   return root;
 }

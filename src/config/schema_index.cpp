@@ -88,7 +88,6 @@ SchemaIndex::SchemaIndex(const Schema& schema) {
       other.target = &entry;
     }
   }
-  add_bare_flags();
 }
 
 IndexEntry& SchemaIndex::below(IndexEntry& parent, std::string_view word) {
@@ -130,7 +129,8 @@ void SchemaIndex::add_component(IndexEntry& entry, const Component& component) {
   }
 }
 
-void SchemaIndex::add_bare_flags() {
+const std::vector<SchemaIndex::Bare>& SchemaIndex::bare_words() const {
+  if (!bare_.empty()) return bare_;
   for (const IndexEntry& entry : entries_) {
     const bool at_root = entry.parent == &entries_.front();
     if (entry.row != nullptr && !entry.row->flag.empty()) bare_.push_back({entry.row->flag, &entry, 0});
@@ -143,6 +143,7 @@ void SchemaIndex::add_bare_flags() {
   // front.
   std::stable_sort(bare_.begin(), bare_.end(),
                    [](const Bare& a, const Bare& b) { return std::tie(a.word, a.rank) < std::tie(b.word, b.rank); });
+  return bare_;
 }
 
 const IndexEntry* SchemaIndex::find(std::string_view path, std::string* rest) const {
@@ -161,13 +162,14 @@ const IndexEntry* SchemaIndex::find(std::string_view path, std::string* rest) co
 }
 
 const IndexEntry* SchemaIndex::bare(std::string_view word, const Origin& where) const {
+  const std::vector<Bare>& words = bare_words();
   const auto first =
-      std::lower_bound(bare_.begin(), bare_.end(), word, [](const Bare& a, std::string_view b) { return a.word < b; });
-  if (first == bare_.end() || first->word != word) return nullptr;
+      std::lower_bound(words.begin(), words.end(), word, [](const Bare& a, std::string_view b) { return a.word < b; });
+  if (first == words.end() || first->word != word) return nullptr;
   // Rows of sections: the section listed first wins. Rows of groups have no such order: they must be told apart.
   if (first->rank == 3) {
     const auto next = std::next(first);
-    if (next != bare_.end() && next->word == word) {
+    if (next != words.end() && next->word == word) {
       fail_at(where, shown(word) + " could mean " + first->entry->path + " or " + next->entry->path +
                          "; give the whole name.");
     }
@@ -193,7 +195,7 @@ const IndexEntry& SchemaIndex::flag(std::string_view name, std::string* rest, co
 
 std::vector<std::pair<std::string, const IndexEntry*>> SchemaIndex::bare_flags() const {
   std::vector<std::pair<std::string, const IndexEntry*>> flags;
-  for (const Bare& one : bare_) {
+  for (const Bare& one : bare_words()) {
     if (!flags.empty() && flags.back().first == one.word) {
       if (one.rank == 3 && flags.back().second->parent->sections.empty()) flags.back().second = nullptr;  // ambiguous
       continue;
@@ -216,7 +218,7 @@ void SchemaIndex::unknown_key(const IndexEntry& parent, std::string_view key, co
   if (did_you_mean(key, siblings)) fail_at(where, what + nearest_text(key, siblings));
   // The right word in the wrong place is the next likely slip.
   std::vector<std::string> words;
-  for (const Bare& one : bare_) {
+  for (const Bare& one : bare_words()) {
     if (one.word == key) fail_at(where, what + "; did you mean '" + one.entry->path + "'?");
     words.push_back(one.word);
   }
@@ -224,7 +226,7 @@ void SchemaIndex::unknown_key(const IndexEntry& parent, std::string_view key, co
     if (entry->word == key) fail_at(where, what + "; did you mean '" + entry->path + "'?");
   }
   if (const auto nearest = did_you_mean(key, words)) {
-    for (const Bare& one : bare_) {
+    for (const Bare& one : bare_words()) {
       if (one.word == *nearest) fail_at(where, what + "; did you mean '" + one.entry->path + "'?");
     }
   }

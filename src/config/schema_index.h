@@ -60,20 +60,20 @@ class SchemaIndex {
   const std::deque<IndexEntry>& entries() const { return entries_; }
 
  private:
-  IndexEntry& at(std::string_view path);
-  IndexEntry& below(IndexEntry& parent, std::string_view word);
-  void add_component(IndexEntry& entry, const Component& component);
-  void add_row(IndexEntry& parent, const Row& row);
-  void add_bare_flags();
-  const IndexEntry* bare(std::string_view word, const Origin& where) const;
-
-  std::deque<IndexEntry> entries_;
   struct Bare {
     std::string word;
     const IndexEntry* entry;
     int rank;  // lower wins: 0 declared with flag(), 1 one-word absolute alias, 2 row of a section, 3 row of a group
   };
-  std::vector<Bare> bare_;  // sorted by word, then rank, then order of the schema
+  IndexEntry& at(std::string_view path);
+  IndexEntry& below(IndexEntry& parent, std::string_view word);
+  void add_component(IndexEntry& entry, const Component& component);
+  void add_row(IndexEntry& parent, const Row& row);
+  const std::vector<Bare>& bare_words() const;
+  const IndexEntry* bare(std::string_view word, const Origin& where) const;
+
+  std::deque<IndexEntry> entries_;
+  mutable std::vector<Bare> bare_;  // sorted by word, then rank, then order of the schema; made when first asked for
 };
 
 }  // namespace redline::config
