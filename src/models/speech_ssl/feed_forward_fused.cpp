@@ -1,0 +1,132 @@
+// The feed-forward part as one autograd node over tiles of rows: LayerNorm, product, bias, swish, dropout, product,
+// bias, dropout and residual while the tile is in the cache. Kept for backward: the input, the row statistics and the
+// pre-activations.
+#include "models/layers/gemm.h"
+#include "models/layers/hand_node.h"
+#include "models/speech_ssl/conformer.h"
+#include "models/speech_ssl/fused_parts.h"
+#include "models/speech_ssl/row_kernels.h"
+
+namespace redline::models::speech::fused {
+
+namespace {
+
+using torch::autograd::variable_list;
+
+enum FeedForwardInput : size_t { kR, kNormWeight, kNormBias, kWeight1, kBias1, kWeight2, kBias2, kNumInputs };
+
+struct FeedForwardState {
+  double factor = 0.5;
+  rows::Dropout hidden_dropout, out_dropout;
+  torch::ScalarType type = torch::kFloat32;
+};
+
+struct FeedForwardBackward : HandNode {
+  FeedForwardState state;
+  torch::Tensor mean, rstd, hidden;
+  void release_intermediates() override {
+    mean.reset();
+    rstd.reset();
+    hidden.reset();
+  }
+  std::string name() const override { return "FeedForwardBackward"; }
+  variable_list apply(variable_list&& grads) override;
+};
+
+variable_list FeedForwardBackward::apply(variable_list&& grads) {
+  const at::NoGradGuard no_grad;
+  variable_list out(kNumInputs);
+  if (!grads[0].defined()) return out;
+  const RowMatrix g(grads[0]), r(input(kR));
+  const torch::Tensor w1 = input(kWeight1).contiguous(), w2 = input(kWeight2).contiguous();
+  const torch::Tensor norm_weight = input(kNormWeight), norm_bias = input(kNormBias);
+  const GemmOperand operand1(w1, state.type), operand2(w2, state.type);
+  const int64_t dim = g.columns, width = w1.size(0);
+  torch::Tensor gy = torch::empty({g.rows, dim}), x = torch::empty({g.rows, dim}), gr = torch::empty(r.tensor.sizes());
+  torch::Tensor activation = torch::empty({g.rows, width}), gh = torch::empty({g.rows, width});
+  ColumnSums norm_w(dim), norm_b(dim), bias1(width), bias2(dim);
+  for_row_tiles(g.rows, kRowTile, [&](int64_t begin, int64_t end) {
+    TileGemm gemm(state.type);
+    std::vector<uint16_t> bits;
+    std::vector<float> gx(static_cast<size_t>((end - begin) * dim)), unused(static_cast<size_t>(2 * (end - begin)));
+    const int64_t count = end - begin;
+    float *tile_gy = row(gy, begin), *tile_x = row(x, begin), *tile_gh = row(gh, begin),
+          *tile_a = row(activation, begin);
+    rows::scaled_drop(
+        g.row(begin),
+        {state.out_dropout.rows(begin, end, dim, bits), state.out_dropout.threshold(), state.out_dropout.scale()},
+        static_cast<float>(state.factor), count * dim, tile_gy);
+    rows::column_sums(tile_gy, count, dim, bias2.local());
+    gemm.nn(count, width, dim, tile_gy, dim, operand2, 0.0f, tile_gh, width);
+    rows::swish_drop_backward(tile_gh, row(hidden, begin),
+                              {state.hidden_dropout.rows(begin, end, width, bits), state.hidden_dropout.threshold(),
+                               state.hidden_dropout.scale()},
+                              count * width, tile_a);
+    rows::column_sums(tile_gh, count, width, bias1.local());
+    gemm.nn(count, dim, width, tile_gh, width, operand1, 0.0f, gx.data(), dim);
+    rows::layer_norm(r.row(begin), count, dim, values(norm_weight), values(norm_bias), tile_x, unused.data(),
+                     unused.data() + count);
+    rows::layer_norm_backward(gx.data(), r.row(begin), values(mean) + begin, values(rstd) + begin, values(norm_weight),
+                              g.row(begin), count, dim, row(gr, begin, dim), norm_w.local(), norm_b.local());
+  });
+  out[kR] = gr;
+  out[kNormWeight] = norm_w.total();
+  out[kNormBias] = norm_b.total();
+  out[kWeight1] = parallel_tn(gh, x, state.type);
+  out[kWeight2] = parallel_tn(gy, activation, state.type);
+  if (wants(kBias1)) out[kBias1] = bias1.total();
+  if (wants(kBias2)) out[kBias2] = bias2.total();
+  return out;
+}
+
+}  // namespace
+
+torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, const torch::Tensor& r, double factor,
+                                double dropout, const std::string& place, const EncoderPass& pass) {
+  const std::vector<torch::Tensor> inputs{
+      r, norm->weight, norm->bias, ff->linear1->weight, ff->linear1->bias, ff->linear2->weight, ff->linear2->bias};
+  const auto node = make_node<FeedForwardBackward>(inputs);
+  FeedForwardState state{factor, rows::Dropout(*pass.ctx, dropout, place + ".hidden", r.size(1)),
+                         rows::Dropout(*pass.ctx, dropout, place, r.size(1)), gemm_type()};
+  torch::Tensor out;
+  {
+    const at::NoGradGuard no_grad;
+    const RowMatrix in(r);
+    const torch::Tensor w1 = ff->linear1->weight.contiguous(), w2 = ff->linear2->weight.contiguous();
+    const GemmOperand operand1(w1, state.type), operand2(w2, state.type);
+    const int64_t dim = in.columns, width = w1.size(0);
+    torch::Tensor mean = torch::empty({in.rows}), rstd = torch::empty({in.rows});
+    torch::Tensor hidden = node ? torch::empty({in.rows, width}) : torch::Tensor();
+    out = torch::empty(r.sizes());
+    for_row_tiles(in.rows, kRowTile, [&](int64_t begin, int64_t end) {
+      TileGemm gemm(state.type);
+      const int64_t count = end - begin;
+      std::vector<float> x(static_cast<size_t>(count * dim)), activation(static_cast<size_t>(count * width)), scratch;
+      std::vector<uint16_t> bits;
+      if (!node) scratch.resize(static_cast<size_t>(count * width));
+      float* h = node ? row(hidden, begin) : scratch.data();
+      rows::layer_norm(in.row(begin), count, dim, values(norm->weight), values(norm->bias), x.data(), row(mean, begin),
+                       row(rstd, begin));
+      gemm.nt(count, width, dim, x.data(), dim, operand1, 0.0f, h, width);
+      rows::bias_swish_drop(h, values(ff->linear1->bias),
+                            {state.hidden_dropout.rows(begin, end, width, bits), state.hidden_dropout.threshold(),
+                             state.hidden_dropout.scale()},
+                            count, width, activation.data());
+      gemm.nt(count, dim, width, activation.data(), width, operand2, 0.0f, x.data(), dim);
+      rows::residual_drop(
+          in.row(begin), x.data(), values(ff->linear2->bias),
+          {state.out_dropout.rows(begin, end, dim, bits), state.out_dropout.threshold(), state.out_dropout.scale()},
+          static_cast<float>(factor), count, dim, row(out, begin, dim));
+    });
+    if (node) {
+      node->state = std::move(state);
+      node->mean = mean;
+      node->rstd = rstd;
+      node->hidden = hidden;
+    }
+  }
+  attach(out, node);
+  return out;
+}
+
+}  // namespace redline::models::speech::fused

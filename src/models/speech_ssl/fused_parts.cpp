@@ -1,0 +1,43 @@
+#include "models/speech_ssl/fused_parts.h"
+
+#include <ATen/Parallel.h>
+
+namespace redline::models::speech {
+
+namespace fused {
+
+ColumnSums::ColumnSums(int64_t columns) : partial_(torch::zeros({at::get_num_threads(), columns})) {}
+float* ColumnSums::local() { return partial_.mutable_data_ptr<float>() + at::get_thread_num() * partial_.size(1); }
+torch::Tensor ColumnSums::total() const { return partial_.size(0) == 1 ? partial_[0].clone() : partial_.sum(0); }
+
+}  // namespace fused
+
+namespace {
+
+bool can_fuse(const torch::Tensor& r, const torch::Tensor& weight, const EncoderPass& pass) {
+  return pass.fused && r.device().is_cpu() && weight.scalar_type() == torch::kFloat32 &&
+         r.scalar_type() == torch::kFloat32;
+}
+
+}  // namespace
+
+torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, const torch::Tensor& r, double factor,
+                                double dropout, const std::string& place, const EncoderPass& pass) {
+  if (can_fuse(r, norm->weight, pass)) return fused::feed_forward_part(norm, ff, r, factor, dropout, place, pass);
+  return plain::feed_forward_part(norm, ff, r, factor, dropout, place, pass);
+}
+
+torch::Tensor attention_part(const LayerNorm& norm, const SelfAttention& attention, const torch::Tensor& r,
+                             double dropout, double dropout_att, const std::string& place, const EncoderPass& pass) {
+  if (can_fuse(r, norm->weight, pass))
+    return fused::attention_part(norm, attention, r, dropout, dropout_att, place, pass);
+  return plain::attention_part(norm, attention, r, dropout, dropout_att, place, pass);
+}
+
+torch::Tensor convolution_part(const LayerNorm& norm, const Convolution& conv, const torch::Tensor& r, double dropout,
+                               const std::string& place, const EncoderPass& pass) {
+  if (can_fuse(r, norm->weight, pass)) return fused::convolution_part(norm, conv, r, dropout, place, pass);
+  return plain::convolution_part(norm, conv, r, dropout, place, pass);
+}
+
+}  // namespace redline::models::speech

@@ -1,0 +1,52 @@
+// What the fused parts of a Conformer layer share: rows of a [B, T, D] tensor, sums over rows made by several threads,
+// and the entry points themselves (the dispatch is in fused_parts.cpp).
+#pragma once
+
+#include <torch/torch.h>
+
+#include <string>
+#include <vector>
+
+#include "models/speech_ssl/conformer.h"
+
+namespace redline::models::speech::fused {
+
+inline constexpr int64_t kRowTile = 128;
+
+// A float tensor as contiguous rows of its last dimension.
+struct RowMatrix {
+  explicit RowMatrix(const torch::Tensor& t)
+      : tensor(t.to(torch::kFloat32).contiguous()), rows(tensor.numel() / tensor.size(-1)), columns(tensor.size(-1)) {}
+  const float* row(int64_t i) const { return tensor.const_data_ptr<float>() + i * columns; }
+  torch::Tensor tensor;
+  int64_t rows, columns;
+};
+
+inline float* row(torch::Tensor& matrix, int64_t i, int64_t columns) {
+  return matrix.mutable_data_ptr<float>() + i * columns;
+}
+inline float* row(torch::Tensor& matrix, int64_t i) { return row(matrix, i, matrix.dim() == 1 ? 1 : matrix.size(-1)); }
+inline const float* row(const torch::Tensor& matrix, int64_t i) {
+  return matrix.const_data_ptr<float>() + i * matrix.size(-1);
+}
+inline const float* values(const torch::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; }
+
+// Column sums kept per thread and added in thread order, so that a fixed thread count gives fixed bits.
+class ColumnSums {
+ public:
+  explicit ColumnSums(int64_t columns);
+  float* local();
+  torch::Tensor total() const;
+
+ private:
+  torch::Tensor partial_;  // [threads, columns]
+};
+
+torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, const torch::Tensor& r, double factor,
+                                double dropout, const std::string& place, const EncoderPass& pass);
+torch::Tensor attention_part(const LayerNorm& norm, const SelfAttention& attention, const torch::Tensor& r,
+                             double dropout, double dropout_att, const std::string& place, const EncoderPass& pass);
+torch::Tensor convolution_part(const LayerNorm& norm, const Convolution& conv, const torch::Tensor& r, double dropout,
+                               const std::string& place, const EncoderPass& pass);
+
+}  // namespace redline::models::speech::fused
