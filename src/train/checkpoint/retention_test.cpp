@@ -64,7 +64,8 @@ TEST(Retention, TheNewestTwoAndTheBestSurviveAnyHistory) {
       EXPECT_EQ(kept[kept.size() - 2].step, step - 1);
     }
   }
-  EXPECT_EQ(kept.front().metric, 0.0);  // step 101: 37 * 101 mod 101
+  EXPECT_EQ(kept[0].step, 71);   // 37 * 71 mod 101 = 1
+  EXPECT_EQ(kept[1].step, 101);  // 37 * 101 mod 101 = 0
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "core/error.h"
 
@@ -132,6 +133,8 @@ std::map<std::string, int> names_after(const std::vector<DiskOp>& log, const Cra
       names.insert(moved.begin(), moved.end());
     }
   }
+  // A directory that is gone takes along what a lost unlink left in it; parents come before their children here.
+  for (auto it = names.begin(); it != names.end();) it = parent_exists(it->first) ? std::next(it) : names.erase(it);
   return names;
 }
 
@@ -167,57 +170,71 @@ std::vector<CrashState> enumerate_crash_states(const std::vector<DiskOp>& log) {
   return states;
 }
 
-std::map<std::string, std::string> rebuild(const std::vector<DiskOp>& log, const CrashState& state) {
-  std::map<int, std::string> contents;
-  std::map<int, size_t> offsets;  // where each file's next write goes, whether or not earlier ones survived
+CrashedTree tree_after(const std::vector<DiskOp>& log, const CrashState& state) {
+  std::map<int, std::string> keys;
   for (size_t i = 0; i < state.prefix; ++i) {
-    const DiskOp& op = log[i];
-    if (op.kind != DiskOp::Kind::Write) continue;
-    const size_t at = offsets[op.file];
-    offsets[op.file] += op.data.size();
-    const Fate fate = fate_of(state, i);
-    if (fate == Fate::Lost) continue;
-    std::string data = op.data;
-    if (const auto torn = torn_shape(fate)) {
-      data.resize(std::min(torn->kept, data.size()));
-      if (torn->grown) data.resize(op.data.size(), '\0');
-    }
-    std::string& content = contents[op.file];
-    content.resize(std::max(content.size(), at), '\0');  // a lost write before a kept one is a hole
-    content.replace(at, std::string::npos, data);
+    if (log[i].kind != DiskOp::Kind::Write) continue;
+    keys[log[i].file] += std::to_string(i) + ":" + std::to_string(static_cast<int>(fate_of(state, i))) + " ";
   }
-  std::map<std::string, std::string> tree;
+  CrashedTree tree;
   for (const auto& [name, file] : names_after(log, state)) {
     if (file < 0) {
-      tree[name + "/"];
+      tree.contents[name + "/"];
     } else {
-      tree[name] = contents[file];
+      tree.contents[name] = keys[file];
     }
   }
   return tree;
 }
 
-std::string signature(const std::vector<DiskOp>& log, const CrashState& state) {
-  std::map<int, std::string> parts;
-  for (size_t i = 0; i < state.prefix; ++i) {
-    if (log[i].kind != DiskOp::Kind::Write) continue;
-    const Fate fate = fate_of(state, i);
-    parts[log[i].file] += std::to_string(i) + ":" + std::to_string(static_cast<int>(fate)) + " ";
-  }
+std::string CrashedTree::signature() const {
   std::string text;
-  for (const auto& [name, file] : names_after(log, state)) text += name + "=" + (file < 0 ? "/" : parts[file]) + "\n";
+  for (const auto& [name, key] : contents) text += name + "=" + key + "\n";
   return text;
 }
 
-void materialise(const std::map<std::string, std::string>& tree, const fs::path& root) {
+std::string content_of(const std::vector<DiskOp>& log, const std::string& key) {
+  std::string content;
+  size_t at = 0;  // where the next write goes, whether or not earlier ones survived
+  std::istringstream parts(key);
+  for (std::string part; parts >> part;) {
+    const size_t colon = part.find(':');
+    const std::string& written = log[std::stoul(part.substr(0, colon))].data;
+    const auto fate = static_cast<Fate>(std::stoi(part.substr(colon + 1)));
+    if (fate != Fate::Lost) {
+      std::string data = written;
+      if (const auto torn = torn_shape(fate)) {
+        data.resize(std::min(torn->kept, data.size()));
+        if (torn->grown) data.resize(written.size(), '\0');
+      }
+      content.resize(std::max(content.size(), at), '\0');  // a lost write before a kept one is a hole
+      content.replace(at, std::string::npos, data);
+    }
+    at += written.size();
+  }
+  return content;
+}
+
+TreeBuilder::TreeBuilder(const std::vector<DiskOp>& log, fs::path pool) : log_(log), pool_(std::move(pool)) {
+  fs::remove_all(pool_);
+  fs::create_directories(pool_);
+}
+
+void TreeBuilder::build(const CrashedTree& tree, const fs::path& root) {
   fs::remove_all(root);
   fs::create_directories(root);
-  for (const auto& [name, content] : tree) {
+  for (const auto& [name, key] : tree.contents) {
     if (name.back() == '/') {
       fs::create_directories(root / name);
-    } else {
-      std::ofstream(root / name, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
+      continue;
     }
+    auto [found, fresh] = files_.emplace(key, pool_ / std::to_string(files_.size()));
+    if (fresh) {
+      const std::string content = content_of(log_, key);
+      std::ofstream(found->second, std::ios::binary)
+          .write(content.data(), static_cast<std::streamsize>(content.size()));
+    }
+    fs::create_hard_link(found->second, root / name);
   }
 }
 

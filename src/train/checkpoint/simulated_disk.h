@@ -66,11 +66,26 @@ struct CrashState {
 // lost; each single one lost; each single one kept alone; each write torn four ways.
 std::vector<CrashState> enumerate_crash_states(const std::vector<DiskOp>& log);
 
-// The directory tree after that crash: path -> content; directories end in '/'.
-std::map<std::string, std::string> rebuild(const std::vector<DiskOp>& log, const CrashState& state);
-// Which writes, whole or torn, make up each visible file: equal signatures mean equal trees.
-std::string signature(const std::vector<DiskOp>& log, const CrashState& state);
-void materialise(const std::map<std::string, std::string>& tree, const std::filesystem::path& root);
+// What a crash left: path -> file content, named by which writes, whole or torn, it consists of. Directories have no
+// content.
+struct CrashedTree {
+  std::map<std::string, std::string> contents;  // path -> key; directories end in '/'
+  std::string signature() const;                // equal signatures mean equal trees
+};
+CrashedTree tree_after(const std::vector<DiskOp>& log, const CrashState& state);
+// The bytes behind a key of CrashedTree.
+std::string content_of(const std::vector<DiskOp>& log, const std::string& key);
+// Builds trees below `root` from a pool of hard-linked files, since thousands of states share a few dozen contents.
+class TreeBuilder {
+ public:
+  TreeBuilder(const std::vector<DiskOp>& log, std::filesystem::path pool);
+  void build(const CrashedTree& tree, const std::filesystem::path& root);
+
+ private:
+  const std::vector<DiskOp>& log_;
+  std::filesystem::path pool_;
+  std::map<std::string, std::filesystem::path> files_;
+};
 
 // Fails at one operation (or from there on) like a disk, and notices when a descriptor is used again after its sync or
 // write failed.

@@ -170,11 +170,11 @@ TEST_F(CheckpointErrors, EveryFailingOperationLeavesThePreviousGeneration) {
         SeenEvents events;
         FailingFileOps ops(posix_file_ops());
         CheckpointStore store(scratch / "c", config, events.sink(), ops);
-        store.save_sync(state_at(1, 600'000), 1);
+        store.save_sync(state_at(1, 300'000), 1);
         store.save_sync(state_at(2), 2);
         const int64_t begin = ops.operations();
         ops.fail_at(begin + at, count);
-        store.save(state_at(3, 600'000), 3);
+        store.save(state_at(3, 300'000), 3);
         store.wait();
         const bool reached = ops.operations() > begin + at;
         EXPECT_EQ(ops.reused_after_failure(), 0) << "operation " << at;
@@ -182,8 +182,10 @@ TEST_F(CheckpointErrors, EveryFailingOperationLeavesThePreviousGeneration) {
         const bool degraded = store.degraded();
         const auto loaded = CheckpointStore(scratch / "c", config).load_newest();
         ASSERT_TRUE(loaded.has_value());
-        EXPECT_EQ(loaded->info.step, degraded ? 2 : 3) << "operation " << at << " count " << count;
-        EXPECT_TRUE(equal_states(loaded->state, state_at(loaded->info.step, loaded->info.step == 2 ? 1000 : 600'000)));
+        // Degraded although step 3 is there: it was renamed, but nobody could confirm that the name is durable.
+        EXPECT_TRUE(loaded->info.step == 3 || (degraded && loaded->info.step == 2))
+            << "operation " << at << " count " << count;
+        EXPECT_TRUE(equal_states(loaded->state, state_at(loaded->info.step, loaded->info.step == 2 ? 1000 : 300'000)));
         if (degraded) {
           EXPECT_THAT(events.kinds, Contains("checkpoint_degraded"));
           EXPECT_TRUE(store.save_sync(state_at(4), 4).written);  // the disk has room again
