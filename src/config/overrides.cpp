@@ -75,17 +75,30 @@ class OverrideParser {
       one.value = override_value(word.substr(equals + 1), origin);
     } else if (one.entry != nullptr && one.rest.empty() && one.entry->is_boolean()) {
       one.value = override_value("true", origin);
-    } else if (next_ < words_.size() && !starts_with(words_[next_], "--")) {
+    } else if (next_ < words_.size() && !starts_with(words_[next_], "--") &&
+               !(may_stand_alone(one) && is_assignment(words_[next_]))) {
       const std::string& value = words_[next_++];
       require_utf8(value);
       one.origin = origin_of(word + " " + value);
       one.value = override_value(value, one.origin);
-    } else if (one.entry != nullptr && one.entry->alias != nullptr && one.entry->alias->convert) {
+    } else if (may_stand_alone(one)) {
       one.value = override_value("true", origin);  // its conversion says what that means
     } else {
       fail_at(origin, "the flag needs a value" + expectation(one) + "; write " + word + "=VALUE.");
     }
     found_.push_back(std::move(one));
+  }
+
+  // An alias with a conversion may be a boolean in disguise that was not declared as one.
+  static bool may_stand_alone(const Override& one) {
+    return one.entry != nullptr && one.entry->alias != nullptr && one.entry->alias->convert;
+  }
+  bool is_assignment(const std::string& word) const {
+    const size_t begin_of_name = word.find_first_not_of("+~");
+    const size_t equals = word.find('=');
+    if (begin_of_name == std::string::npos || (equals == std::string::npos && begin_of_name == 0)) return false;
+    std::string rest;
+    return index_.find(word.substr(begin_of_name, equals - begin_of_name), &rest) != nullptr;
   }
 
   static std::string expectation(const Override& one) {

@@ -64,6 +64,39 @@ TEST(Overrides, EverySpelling) {
   for (const Case& c : cases) EXPECT_EQ(parsed(c.words), c.expected) << (c.words.empty() ? "" : c.words[0]);
 }
 
+struct Disguised {
+  std::string kind = "none";
+  int other = 0;
+  static Table<Disguised> fields() {
+    Table<Disguised> t;
+    t.add("kind", &Disguised::kind, "A word.").alias(".use_kind", [](const Node& value) {
+      return Node::scalar(value.as_bool() ? "some" : value.text());
+    });
+    t.add("other", &Disguised::other, "A number.");
+    return t;
+  }
+};
+
+// An alias with a conversion that nobody declared boolean: it stands alone in front of a flag, an override and at the
+// end.
+TEST(Overrides, AnAliasWithAConversionMayStandAlone) {
+  const auto kind_and_other = [](const Words& words) {
+    Disguised one;
+    Schema schema;
+    schema.section("x", one);
+    RequestSource source;
+    source.overrides = words;
+    bind(read_request(source, schema), schema);
+    return one.kind + " " + std::to_string(one.other);
+  };
+  EXPECT_EQ(kind_and_other({"--use_kind"}), "some 0");
+  EXPECT_EQ(kind_and_other({"--use_kind", "--other", "3"}), "some 3");
+  EXPECT_EQ(kind_and_other({"--use_kind", "x.other=3"}), "some 3");
+  EXPECT_EQ(kind_and_other({"--use_kind", "~x.other"}), "some 0");
+  EXPECT_EQ(kind_and_other({"--use_kind", "much"}), "much 0");
+  EXPECT_EQ(kind_and_other({"--use_kind", "a=b"}), "a=b 0");
+}
+
 TEST(Overrides, OriginsAreWhatWasTyped) {
   example::Job job;
   const SchemaIndex index(job.schema);
