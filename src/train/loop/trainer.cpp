@@ -110,6 +110,10 @@ CheckpointState Trainer::state() const {
 
 void Trainer::load(const CheckpointState& checkpoint) {
   restore(checkpoint);
+  if (const uint64_t plan = parts_.train.position().plan_hash; plan != state_.plan_hash)
+    log_warning(
+        "The checkpoint was made with another data plan (other data, seed, batch size or order); training continues "
+        "with the new one.");
   snapshot_.drop();
   next_snapshot_ = state_.step;
 }
@@ -141,7 +145,10 @@ void Trainer::run_monitor(bool plot) {
   const PhaseScope scope(clock_, Phase::Monitor);
   LogValues values{state_.step, monitor_->update(state_.step)};
   std::vector<std::string> plots;
-  if (plot) plots = monitor_->plot(state_.step, settings_.plot_directory);
+  if (plot) {
+    std::filesystem::create_directories(settings_.plot_directory);
+    plots = monitor_->plot(state_.step, settings_.plot_directory);
+  }
   observer_->monitored(values, plots);
 }
 
@@ -303,6 +310,16 @@ void Trainer::check_drift(const measure::StepRow& row) {
                   format_seconds(drift->phase_now_seconds)));
 }
 
+// "Check that half precision is really on": what share of the operators' time ran in it.
+void Trainer::say_precision(const std::vector<OperatorTime>& times) {
+  const torch::ScalarType type = pass_.precision == Precision::Fp16Mixed ? torch::kFloat16 : torch::kBFloat16;
+  const double share = dtype_share(times, type);
+  event("precision",
+        {{"step", state_.step}, {"precision", std::string(precision_name(pass_.precision))}, {"share", share}});
+  log_info(fmt::format("Precision {} is in force: {:.0f} % of the operators' time runs in {}.",
+                       precision_name(pass_.precision), 100 * share, type == torch::kFloat16 ? "fp16" : "bf16"));
+}
+
 void Trainer::run_steps(int64_t count) {
   clock_.forget_idle();
   parts_.task.module().train();
@@ -346,6 +363,8 @@ FitResult Trainer::fit() {
     if (settings_.sanity_batches > 0) sanity.limit_batches.count = settings_.sanity_batches;
     validate(parts_.task, *parts_.validation, sanity, validation_memory_, parts_.stream);
   }
+  if (settings_.precision.requested != Precision::Fp32 && settings_.device.is_cpu())
+    precision_report_step_ = state_.step + 2;
   FitResult result;
   if (state_.pending_validation && parts_.validation != nullptr) validate_now();
   while (early_stop_.empty() && !StopFlag::requested()) {

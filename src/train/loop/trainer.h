@@ -22,6 +22,7 @@
 #include "train/loop/log_window.h"
 #include "train/loop/loop_state.h"
 #include "train/loop/observer.h"
+#include "train/loop/operator_watch.h"
 #include "train/loop/precision_guard.h"
 #include "train/loop/replay_copy.h"
 #include "train/loop/step_compute.h"
@@ -159,6 +160,7 @@ class Trainer {
   void write_row(const StepOutcome& outcome);
   void event(const std::string& kind, measure::FieldList fields) const;
   void check_drift(const measure::StepRow& row);
+  void say_precision(const std::vector<OperatorTime>& times);
 
   Parts parts_;
   LoopSettings settings_;
@@ -192,7 +194,8 @@ class Trainer {
   int64_t validated_step_ = -1, saved_step_ = -1, save_began_step_ = 0, save_began_ns_ = 0;
   double last_loss_ = 0, step_seconds_ = 0;
   uint32_t next_flags_ = 0;
-  measure::StageTimes stages_seen_{};  // by the rows written so far
+  int64_t precision_report_step_ = -1;  // the step whose operators are timed once, in a mixed-precision run
+  measure::StageTimes stages_seen_{};   // by the rows written so far
 };
 
 }  // namespace redline::train

@@ -311,7 +311,11 @@ void Trainer::advance(const StepOutcome& outcome) {
 void Trainer::one_step() {
   clock_.begin_step();
   device::memory::begin_step();
+  std::unique_ptr<OperatorTimer> timer;
+  if (state_.step == precision_report_step_) timer = std::make_unique<OperatorTimer>();
   StepOutcome outcome = compute_and_commit();
+  if (timer && pass_.precision != Precision::Fp32) say_precision(timer->times());
+  timer.reset();
   if (outcome.stopped) return;
   std::optional<std::string> damage;
   if (outcome.committed) {

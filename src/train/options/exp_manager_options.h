@@ -53,8 +53,7 @@ struct RootConfig {
   static config::Table<RootConfig> fields();
 };
 
-// run_dir; else exp_dir/name; else runs/<name>_<date>.
-std::filesystem::path run_directory(const ExpManagerConfig& config, const std::string& job_name,
-                                    const std::string& date);
+// run_dir; else exp_dir/name; else runs/<name>/<date>, which is always new.
+std::filesystem::path run_directory(const ExpManagerConfig& config, const std::string& job_name);
 
 }  // namespace redline::train

@@ -39,7 +39,7 @@ class CollectingObserver : public LoopObserver {
 
 std::filesystem::path temporary_folder() {
   std::string name = (std::filesystem::temp_directory_path() / "redline_trial_XXXXXX").string();
-  return mkdtemp(name.data()) != nullptr ? name : std::filesystem::temp_directory_path();
+  return mkdtemp(name.data()) != nullptr ? std::filesystem::path(name) : std::filesystem::temp_directory_path();
 }
 
 }  // namespace
