@@ -16,6 +16,7 @@ namespace redline::data {
 
 namespace {
 constexpr int64_t kJudgeAfter = 1000;  // delivered rows before their bad fraction says anything
+constexpr int kNamedInLog = 10;
 }
 
 BadSampleLog::BadSampleLog(std::filesystem::path file, int64_t num_samples, BadSampleLimits limits, int rank)
@@ -74,7 +75,11 @@ void BadSampleLog::row(const std::vector<BadEvent>& bad, int64_t epoch, int64_t 
     ++in_a_row_;
     if (known_.insert(event.sample).second) {
       write(event, epoch, step);
-      log_warning("Bad sample " + event.name + ": " + event.reason + " A substitute takes its place.");
+      if (++named_ <= kNamedInLog) {
+        log_warning("Bad sample " + event.name + ": " + event.reason + " A substitute takes its place.");
+      } else if (named_ == kNamedInLog + 1) {
+        log_warning("More bad samples are counted" + (file_.empty() ? "." : " and named in " + file_.string() + "."));
+      }
     }
     check(event);
   }

@@ -42,7 +42,7 @@ class BadSampleLog {
   int rank_;
   std::unordered_set<int64_t> known_;
   int64_t num_bad_ = 0, delivered_ = 0;
-  int in_a_row_ = 0;
+  int in_a_row_ = 0, named_ = 0;
 };
 
 }  // namespace redline::data

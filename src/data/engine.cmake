@@ -4,4 +4,23 @@ list(APPEND DATA_SOURCES ${DATA_CORE_SOURCES}
   manifest.cpp manifest_source.cpp multi_speaker_noise.cpp name_ranges.cpp open_data.cpp tar_set.cpp tarred_source.cpp tensor_batch.cpp
   web_dataset_source.cpp)
 list(APPEND DATA_TESTS ${DATA_CORE_TESTS}
-  manifest_test.cpp name_ranges_test.cpp sources_test.cpp transforms_test.cpp)
+  build_loader_test.cpp corrupt_samples_test.cpp dataset_config_test.cpp manifest_test.cpp name_ranges_test.cpp sources_test.cpp
+  tensor_batch_test.cpp transforms_test.cpp)
+
+# The worker core once more, with ThreadSanitizer: from sources, since a sanitizer must see every access.
+if(REDLINE_SANITIZE_TESTS)
+  set(DATA_TSAN_CORE check file_ops hash hash_crc32c hash_sha256 log philox quantities strings time)
+  list(TRANSFORM DATA_TSAN_CORE PREPEND "${CMAKE_SOURCE_DIR}/src/core/")
+  list(TRANSFORM DATA_TSAN_CORE APPEND ".cpp")
+  set(DATA_TSAN_MEASURE faults phases spans stage_clock)
+  list(TRANSFORM DATA_TSAN_MEASURE PREPEND "${CMAKE_SOURCE_DIR}/src/measure/")
+  list(TRANSFORM DATA_TSAN_MEASURE APPEND ".cpp")
+  add_executable(data_tsan worker_core_tsan.cpp array.cpp ${DATA_CORE_SOURCES} ${DATA_TSAN_CORE} ${DATA_TSAN_MEASURE})
+  target_link_libraries(data_tsan PRIVATE redline_flags redline_fmt nlohmann_json::nlohmann_json Threads::Threads)
+  target_compile_options(data_tsan PRIVATE -fsanitize=thread -O1 -g1 -Wno-tsan)
+  target_link_options(data_tsan PRIVATE -fsanitize=thread)
+  add_test(NAME data_tsan COMMAND data_tsan)
+  add_test(NAME data_tsan_planted COMMAND data_tsan --planted)
+  set_tests_properties(data_tsan data_tsan_planted PROPERTIES TIMEOUT 600 ENVIRONMENT "TSAN_OPTIONS=halt_on_error=1")
+  set_tests_properties(data_tsan_planted PROPERTIES WILL_FAIL TRUE)
+endif()

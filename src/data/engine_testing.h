@@ -7,6 +7,8 @@
 
 #include "core/hash.h"
 #include "core/philox.h"
+#include "data/batch_reader.h"
+#include "data/collate.h"
 #include "data/memory_source.h"
 #include "data/ordered_loader.h"
 
@@ -92,6 +94,44 @@ class PartnerMix : public GroupTransform {
   std::string fingerprint() const override { return "partner"; }
 };
 
+// Rows that can be collated without a Sample each, by way of the plain collation: the fast path's contract without its
+// speed. Rows for which `bad` is true cannot be used.
+class TableSource : public Source, public BatchReader {
+ public:
+  TableSource(std::shared_ptr<Source> inner, std::function<bool(int64_t)> bad)
+      : inner_(std::move(inner)), bad_(std::move(bad)) {}
+  int64_t size() const override { return inner_->size(); }
+  ReadResult read(int64_t index, measure::StageClock::Slot& slot) const override {
+    if (bad_(index)) return BadSample{name(index), "bad on purpose."};
+    return inner_->read(index, slot);
+  }
+  double length(int64_t index) const override { return inner_->length(index); }
+  std::string length_unit() const override { return inner_->length_unit(); }
+  std::string name(int64_t index) const override { return inner_->name(index); }
+  uint64_t fingerprint() const override { return inner_->fingerprint(); }
+  bool can_collate(const CollateSpec&) const override { return true; }
+  std::vector<BadRow> read_batch(std::span<const int64_t> indices, const BatchPlan& plan, Batch& batch,
+                                 measure::StageClock::Slot& slot) const override {
+    std::vector<BadRow> wrong;
+    std::vector<Sample> samples;
+    for (size_t i = 0; i < indices.size(); ++i) {
+      if (bad_(indices[i]))
+        wrong.push_back({i, {name(indices[i]), "bad on purpose."}});
+      else
+        samples.push_back(std::get<Sample>(inner_->read(indices[i], slot)));
+    }
+    if (!wrong.empty()) return wrong;
+    std::vector<const Sample*> rows;
+    for (const Sample& sample : samples) rows.push_back(&sample);
+    collate(rows, plan.collate, plan.allocator != nullptr ? *plan.allocator : heap_arrays(), batch);
+    return {};
+  }
+
+ private:
+  std::shared_ptr<Source> inner_;
+  std::function<bool(int64_t)> bad_;
+};
+
 inline CollateSpec numbered_collate() {
   CollateSpec spec;
   spec.fields.push_back({"x", 0.0, 1, "x_len", false});
@@ -104,6 +144,7 @@ struct LoaderOptions {
   PlanSettings plan{.seed = 5, .shuffle = true, .batch_size = 4};
   LoaderSettings loader;
   bool jitter = false, mix = false;
+  bool whole_batches = false;  // the source must be a BatchReader
   std::shared_ptr<FeatureCache> cache;
 };
 
@@ -115,6 +156,7 @@ inline std::unique_ptr<OrderedLoader> make_loader(std::shared_ptr<Source> source
   std::vector<std::shared_ptr<const SampleTransform>> transforms;
   if (options.jitter) transforms.push_back(std::make_shared<JitterTransform>());
   JobRunner::Parts parts;
+  if (options.whole_batches) parts.batch_reader = dynamic_cast<const BatchReader*>(raw);
   parts.chain = std::make_shared<SampleChain>(std::move(source), std::move(transforms), options.cache, planner);
   if (options.mix) parts.group_transform = std::make_shared<PartnerMix>();
   parts.collate = numbered_collate();

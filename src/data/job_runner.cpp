@@ -89,16 +89,16 @@ void JobRunner::collate_micro(Job& job, Micro& micro, measure::StageClock::Slot&
   int64_t row_bytes = 0;
   std::vector<const Sample*> samples;
   samples.reserve(rows.size());
-  for (uint32_t entry : rows) {
-    Row& row = job.made[entry];
+  for (size_t r = 0; r < rows.size(); ++r) {
+    Row& row = job.made[rows[r]];
     row_bytes += row.num_bytes;
     row.num_bytes = 0;
     samples.push_back(&row.sample);
     micro.batch.sample_ids.push_back(row.sample.id);
-    if (micro.error == nullptr) micro.error = job.errors[entry];
+    if (micro.error == nullptr) micro.error = job.errors[rows[r]];
     if (row.bad.empty()) continue;
     micro.bad.resize(rows.size());
-    micro.bad[static_cast<size_t>(&entry - rows.data())] = std::move(row.bad);
+    micro.bad[r] = std::move(row.bad);
     ++micro.batch.num_bad;
   }
   if (micro.error == nullptr) {

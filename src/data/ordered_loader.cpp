@@ -91,16 +91,18 @@ std::optional<Batch> OrderedLoader::next() {
 
 void OrderedLoader::seek(int64_t epoch, int64_t step) {
   if (epoch == plan_->epoch && step == steps_done_ && !inside_step_) return;  // keeps what was made ahead
-  if (epoch < 0 || step < 0)
+  if (epoch < 0 || step < 0) {
     throw DataError("The data position is negative: epoch " + std::to_string(epoch) + ", step " + std::to_string(step) +
                     ".");
-  queue_->restart(epoch, step);
-  enter_epoch(epoch);
-  if (step > plan_->num_steps()) {
+  }
+  const int64_t steps = maker_->plan(epoch)->num_steps();
+  if (step > steps) {
     throw DataError("The data position is step " + std::to_string(step) + " of epoch " + std::to_string(epoch) +
-                    ", but an epoch has " + std::to_string(plan_->num_steps()) +
+                    ", but an epoch has " + std::to_string(steps) +
                     " steps: was the checkpoint made with other data or another batch_size?");
   }
+  enter_epoch(epoch);  // before the workers may ask for jobs of it
+  queue_->restart(epoch, step);
   steps_done_ = step;
 }
 

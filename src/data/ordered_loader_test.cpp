@@ -374,5 +374,40 @@ TEST(OrderedLoader, CachesWhatIsNotRandomAndCountsHits) {
   EXPECT_EQ(loader->stats().cache_misses, 50);
 }
 
+// The fast path delivers what the plain path does, bad rows and their substitutes included.
+TEST(OrderedLoader, WholeBatchesEqualSingleSamples) {
+  const auto bad = [](int64_t i) { return i % 37 == 5; };
+  const auto source = std::make_shared<te::TableSource>(te::numbered_source(5000), bad);
+  std::set<std::pair<uint64_t, int64_t>> results;
+  for (int workers : {0, 1, 3}) {
+    for (bool whole : {false, true}) {
+      for (int64_t micro : {0, 5}) {
+        te::LoaderOptions options;
+        options.plan.batch_size = 16;
+        options.plan.groups_per_step = 2;
+        options.loader.num_workers = workers;
+        options.loader.split.micro_batch_size = micro;
+        options.whole_batches = whole;
+        auto loader = te::make_loader(source, options);
+        loader->seek(0, 100);
+        uint64_t rows = 1;
+        for (int epoch = 0; epoch < 2; ++epoch) {
+          while (auto batch = loader->next()) {
+            for (size_t r = 0; r < batch->sample_ids.size(); ++r) {
+              const Array* x = batch->find("x");
+              const size_t width = static_cast<size_t>(x->shape()[1]),
+                           length = static_cast<size_t>(batch->find("x_len")->as<int64_t>()[r]);
+              rows += mix_key(static_cast<uint64_t>(batch->step),
+                              hash64(std::as_bytes(x->as<float>().subspan(r * width, length))));
+            }
+          }
+        }
+        results.emplace(rows, loader->stats().bad_samples);
+      }
+    }
+  }
+  EXPECT_EQ(results.size(), 1u);
+}
+
 }  // namespace
 }  // namespace redline::data
