@@ -29,6 +29,7 @@ struct MachineAnswer {
   std::optional<device::DiskFacts> disk;
   std::string disk_path;
   std::vector<std::string> notes, words;
+  double cpu_share = 1;
 };
 
 MachineAnswer measure_machine(const MachineArguments& arguments) {
@@ -47,8 +48,10 @@ MachineAnswer measure_machine(const MachineArguments& arguments) {
   log_info("Measuring matrix products, convolutions and memory ...");
   device::RateOptions options;
   if (arguments.quick) options.seconds_per_probe = 0.05;
-  answer.notes = device::measure_rates(answer.facts, options);
-  answer.words = device::machine_words(answer.facts);
+  device::RateReport report = device::measure_rates(answer.facts, options);
+  answer.notes = std::move(report.notes);
+  answer.cpu_share = report.cpu_share;
+  answer.words = device::machine_words(answer.facts, report.cpu_share);
   return answer;
 }
 
@@ -113,6 +116,7 @@ void print_json(const MachineAnswer& answer) {
                     {"bytes_read", answer.disk->bytes_read},
                     {"how", answer.disk->how}};
   }
+  json["measuring_cpu_share"] = answer.cpu_share;
   json["words"] = answer.words;
   json["notes"] = answer.notes;
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));

@@ -15,6 +15,7 @@ MachineFacts read_machine_facts();
 int cores_allowed(int affinity, double quota);
 
 // The facts explained to a person, one sentence each: which precision pays here, what binds, what to leave alone. Pure.
-std::vector<std::string> machine_words(const MachineFacts& facts);
+// `cpu_share` is RateReport's: when the machine was busy, no advice is drawn from its rates.
+std::vector<std::string> machine_words(const MachineFacts& facts, double cpu_share = 1.0);
 
 }  // namespace redline::device

@@ -132,6 +132,19 @@ TEST(MachineWords, Precision) {
   }
 }
 
+// Rates of a busy machine are accidents; once they made bf16 look 32x faster where it is slower.
+TEST(MachineWords, NoAdviceFromABusyMachine) {
+  MachineFacts facts = plain();
+  facts.gemm_fp32_gflops = 0.1;
+  facts.gemm_bf16_gflops = 3.1;
+  facts.memory_gb_per_second = 4;
+  const auto words = machine_words(facts, 0.2);
+  EXPECT_THAT(words, Contains(HasSubstr("busy: redline was running for 20 % of the time")));
+  EXPECT_THAT(words, Not(Contains(HasSubstr("bf16"))));
+  EXPECT_THAT(words, Not(Contains(HasSubstr("per byte"))));
+  EXPECT_THAT(machine_words(facts, 0.8), Contains(HasSubstr("bf16 is 31x faster")));
+}
+
 TEST(MachineWords, CoresMemoryDiskAndGpu) {
   MachineFacts facts = plain();
   EXPECT_THAT(machine_words(facts), Contains("This process may use 2 cores: intra-op threads and workers share them."));

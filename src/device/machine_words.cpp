@@ -4,6 +4,7 @@
 
 #include "core/strings.h"
 #include "device/machine.h"
+#include "device/rates.h"
 
 namespace redline::device {
 namespace {
@@ -52,13 +53,13 @@ std::string cores_sentence(const MachineFacts& facts) {
                      facts.allowed_cpus == 1 ? "" : "s", facts.allowed_cpus == 1 ? "it" : "them");
 }
 
-void add_memory(std::vector<std::string>& words, const MachineFacts& facts) {
+void add_memory(std::vector<std::string>& words, const MachineFacts& facts, bool quiet) {
   if (facts.memory_limit_bytes != 0 && facts.memory_limit_bytes < facts.memory_bytes) {
     words.push_back(fmt::format(
         "A cgroup limits memory to {} of {}: above it the kernel kills the process, so redline stays below.",
         format_bytes(facts.memory_limit_bytes), format_bytes(facts.memory_bytes)));
   }
-  if (facts.memory_gb_per_second > 0 && facts.gemm_fp32_gflops > 0) {
+  if (quiet && facts.memory_gb_per_second > 0 && facts.gemm_fp32_gflops > 0) {
     words.push_back(
         fmt::format("Memory moves {:.1f} GB/s: an fp32 operation with fewer than {:.0f} floating-point operations per "
                     "byte waits for "
@@ -86,18 +87,26 @@ void add_disk(std::vector<std::string>& words, const MachineFacts& facts) {
 
 }  // namespace
 
-std::vector<std::string> machine_words(const MachineFacts& facts) {
+std::vector<std::string> machine_words(const MachineFacts& facts, double cpu_share) {
   std::vector<std::string> words;
   words.push_back(cores_sentence(facts));
   if (facts.numa_nodes > 1) {
     words.push_back(fmt::format("Memory has {} NUMA nodes: one rank per node, bound to it, reads its own memory.",
                                 facts.numa_nodes));
   }
-  compare_precision(words, "bf16", "bf16-mixed", "matrix product", facts.gemm_bf16_gflops, facts.gemm_fp32_gflops,
-                    facts.conv_bf16_gflops, facts.conv_fp32_gflops);
-  compare_precision(words, "fp16", "16-mixed", "matrix product", facts.gemm_fp16_gflops, facts.gemm_fp32_gflops,
-                    facts.conv_fp16_gflops, facts.conv_fp32_gflops);
-  add_memory(words, facts);
+  const bool quiet = cpu_share >= kQuietCpuShare;
+  if (quiet) {
+    compare_precision(words, "bf16", "bf16-mixed", "matrix product", facts.gemm_bf16_gflops, facts.gemm_fp32_gflops,
+                      facts.conv_bf16_gflops, facts.conv_fp32_gflops);
+    compare_precision(words, "fp16", "16-mixed", "matrix product", facts.gemm_fp16_gflops, facts.gemm_fp32_gflops,
+                      facts.conv_fp16_gflops, facts.conv_fp32_gflops);
+  } else {
+    words.push_back(fmt::format(
+        "The machine was busy: redline was running for {:.0f} % of the time it measured. The rates are lower "
+        "limits and say nothing about precisions; run it again when nothing else runs.",
+        cpu_share * 100));
+  }
+  add_memory(words, facts, quiet);
   add_disk(words, facts);
   if (facts.gpus.empty()) {
     words.push_back("LibTorch sees no GPU: training runs on the CPU, and pin_memory has no device to pin for.");

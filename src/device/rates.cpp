@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "core/time.h"
 #include "device/threads.h"
@@ -24,20 +25,24 @@ struct RateProblem {
 };
 using MakeProblem = std::function<RateProblem(int scale)>;
 
-double grow_and_measure(const MakeProblem& make, int largest_scale, double seconds) {
-  const int64_t begin = now_ns();
-  double best = 0;
-  for (int scale = 1; scale <= largest_scale; ++scale) {
-    const RateProblem problem = make(scale);
-    const double left = seconds - seconds_between(begin, now_ns());
-    // The next size costs at most eight times this one; stop growing when that would not leave room for three runs.
-    const double share = scale == largest_scale ? left : seconds / 16;
-    const double rate = best_rate(problem.run, problem.work, std::max(share, 0.0));
-    best = std::max(best, rate);
-    const double next_run = rate > 0 ? 8 * problem.work / rate : seconds;
-    if (3 * next_run > left) break;
+struct RateProbe {
+  const char* name;
+  double* slot;
+  MakeProblem make;
+  int largest_scale;
+  std::optional<RateProblem> problem;  // of the scale that fits the time; empty when LibTorch has no such kernel
+  double best = 0;                     // units/s
+};
+
+// Grows the problem while a run of the next size, at most eight times longer, stays well inside the time.
+void choose_scale(RateProbe& probe, double seconds) {
+  for (int scale = 1; scale <= probe.largest_scale; ++scale) {
+    RateProblem problem = probe.make(scale);
+    probe.best = std::max(probe.best, best_rate(problem.run, problem.work, seconds / 32));
+    const double next_run = 8 * problem.work / probe.best;
+    probe.problem = std::move(problem);
+    if (next_run > seconds / 4) return;
   }
-  return best;
 }
 
 RateProblem gemm_problem(at::ScalarType type, int scale) {
@@ -85,43 +90,60 @@ double elementwise_rate(double seconds) {
 }  // namespace
 
 double best_rate(const std::function<void()>& run, double work, double seconds) {
+  constexpr int kFewestRuns = 3;
   run();  // warm-up: kernels compile and buffers are touched on the first call
   double fastest = std::numeric_limits<double>::infinity();
   const int64_t begin = now_ns();
   int64_t before = begin;
+  int runs = 0;
   do {
     run();
     const int64_t after = now_ns();
     fastest = std::min(fastest, seconds_between(before, after));
     before = after;
-  } while (seconds_between(begin, before) < seconds);
+    // A run that takes as long as all the time we have is not repeated for the sake of the count.
+  } while (seconds_between(begin, before) < seconds ||
+           (++runs < kFewestRuns && seconds_between(begin, before) < 4 * seconds));
   return fastest > 0 ? work / fastest : 0;
 }
 
-std::vector<std::string> measure_rates(MachineFacts& facts, const RateOptions& options) {
+RateReport measure_rates(MachineFacts& facts, const RateOptions& options) {
   const c10::InferenceMode no_graph;
   const ThreadCountScope threads(options.threads > 0 ? options.threads : facts.allowed_cpus);
-  std::vector<std::string> notes;
   const double seconds = options.seconds_per_probe;
-  const auto probe = [&](double& slot, const char* name, const MakeProblem& make, int largest) {
-    try {
-      slot = grow_and_measure(make, largest, seconds) * 1e-9;
-    } catch (const c10::Error& error) {
-      slot = 0;
-      notes.push_back(std::string(name) + " is not supported by LibTorch here: " + error.what_without_backtrace());
-    }
-  };
   const auto gemm = [](at::ScalarType type) { return [type](int scale) { return gemm_problem(type, scale); }; };
   const auto conv = [](at::ScalarType type) { return [type](int scale) { return conv_problem(type, scale); }; };
-  probe(facts.gemm_fp32_gflops, "fp32 matrix product", gemm(at::kFloat), 4);
-  probe(facts.gemm_bf16_gflops, "bf16 matrix product", gemm(at::kBFloat16), 4);
-  probe(facts.gemm_fp16_gflops, "fp16 matrix product", gemm(at::kHalf), 4);
-  probe(facts.conv_fp32_gflops, "fp32 convolution", conv(at::kFloat), 5);
-  probe(facts.conv_bf16_gflops, "bf16 convolution", conv(at::kBFloat16), 5);
-  probe(facts.conv_fp16_gflops, "fp16 convolution", conv(at::kHalf), 5);
+  std::vector<RateProbe> probes = {
+      {"fp32 matrix product", &facts.gemm_fp32_gflops, gemm(at::kFloat), 4, {}, 0},
+      {"bf16 matrix product", &facts.gemm_bf16_gflops, gemm(at::kBFloat16), 4, {}, 0},
+      {"fp16 matrix product", &facts.gemm_fp16_gflops, gemm(at::kHalf), 4, {}, 0},
+      {"fp32 convolution", &facts.conv_fp32_gflops, conv(at::kFloat), 5, {}, 0},
+      {"bf16 convolution", &facts.conv_bf16_gflops, conv(at::kBFloat16), 5, {}, 0},
+      {"fp16 convolution", &facts.conv_fp16_gflops, conv(at::kHalf), 5, {}, 0},
+  };
+  RateReport report;
+  const int64_t wall = now_ns(), cpu = thread_cpu_ns();
+  for (RateProbe& probe : probes) {
+    try {
+      choose_scale(probe, seconds);
+    } catch (const c10::Error& error) {
+      probe.problem.reset();
+      report.notes.push_back(std::string(probe.name) +
+                             " is not supported by LibTorch here: " + error.what_without_backtrace());
+    }
+  }
+  constexpr int kRounds = 4;
+  for (int round = 0; round < kRounds; ++round) {
+    for (RateProbe& probe : probes) {
+      if (!probe.problem) continue;
+      probe.best = std::max(probe.best, best_rate(probe.problem->run, probe.problem->work, seconds / (2 * kRounds)));
+    }
+  }
+  for (const RateProbe& probe : probes) *probe.slot = probe.problem ? probe.best * 1e-9 : 0;
   facts.memory_gb_per_second = memory_rate(facts, seconds);
   facts.elementwise_g_per_second = elementwise_rate(seconds / 2);
-  return notes;
+  report.cpu_share = std::min(1.0, static_cast<double>(thread_cpu_ns() - cpu) / static_cast<double>(now_ns() - wall));
+  return report;
 }
 
 }  // namespace redline::device

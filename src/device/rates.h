@@ -15,11 +15,19 @@ struct RateOptions {
   int threads = 0;                  // 0 = the cores this process may use
 };
 
-// Fills the rates of `facts` (not the disk's); a kernel LibTorch lacks leaves 0 and a note. Changes the thread count
-// for the duration.
-std::vector<std::string> measure_rates(MachineFacts& facts, const RateOptions& options = {});
+struct RateReport {
+  std::vector<std::string> notes;  // kernels that LibTorch lacks here
+  double cpu_share = 1;  // of the time, how much of it the measuring thread was running; low = the machine was busy
+};
+// Below this share the rates are lower limits, and comparing precisions would compare accidents.
+inline constexpr double kQuietCpuShare = 0.8;
 
-// Repeats `run` (which does `work` units) for about `seconds` after one warm-up; returns units/s of its fastest run.
+// Fills the rates of `facts` (not the disk's); a kernel LibTorch lacks leaves 0 and a note. Changes the thread count
+// for the duration. The probes take turns, so that what else runs on the machine disturbs them alike.
+RateReport measure_rates(MachineFacts& facts, const RateOptions& options = {});
+
+// Repeats `run` (which does `work` units) for about `seconds`, at least three times, after one warm-up; returns units/s
+// of its fastest run.
 double best_rate(const std::function<void()>& run, double work, double seconds);
 
 }  // namespace redline::device

@@ -29,14 +29,16 @@ TEST(Rates, FillsEveryRateAndRestoresThreads) {
   const int threads = intra_op_threads();
   RateOptions options;
   options.seconds_per_probe = 0.02;
-  const auto notes = measure_rates(facts, options);
+  const RateReport report = measure_rates(facts, options);
   EXPECT_EQ(intra_op_threads(), threads);
   EXPECT_GT(facts.gemm_fp32_gflops, 0);
+  EXPECT_GT(report.cpu_share, 0);
+  EXPECT_LE(report.cpu_share, 1);
   EXPECT_GT(facts.conv_fp32_gflops, 0);
   EXPECT_GT(facts.memory_gb_per_second, 0);
   EXPECT_GT(facts.elementwise_g_per_second, 0);
   for (double rate : {facts.gemm_bf16_gflops, facts.gemm_fp16_gflops, facts.conv_bf16_gflops, facts.conv_fp16_gflops}) {
-    EXPECT_TRUE(rate > 0 || !notes.empty()) << "a rate that is missing is explained";
+    EXPECT_TRUE(rate > 0 || !report.notes.empty()) << "a rate that is missing is explained";
   }
 }
 

@@ -28,7 +28,9 @@ def test_json_has_facts_rates_and_words(tmp_path):
         assert facts["avx512_bf16"] == ("avx512_bf16" in flags)
         assert facts["amx_bf16"] == ("amx_bf16" in flags)
     words = " ".join(facts["words"])
-    slower = facts["gemm_bf16_gflops"] < facts["gemm_fp32_gflops"] / 1.1 and facts["conv_bf16_gflops"] < facts["conv_fp32_gflops"]
+    quiet = facts["measuring_cpu_share"] >= 0.8
+    assert quiet or "busy" in words
+    slower = quiet and facts["gemm_bf16_gflops"] < facts["gemm_fp32_gflops"] / 1.1 and facts["conv_bf16_gflops"] < facts["conv_fp32_gflops"]
     assert ("bf16 is" in words and "slower than fp32 here" in words) or not slower
     assert list(tmp_path.iterdir()) == [], "measuring leaves nothing behind"
 
