@@ -194,15 +194,10 @@ void report_filter(const Planner& planner, const std::string& unit) {
            " and " + std::to_string(filtered.too_long) + " above " + format_double(plan.max_length) + " " + unit + ".");
 }
 
-LoaderSettings loader_settings(const DatasetConfig& config, const TaskNeeds& needs, const PlanSettings& plan) {
+LoaderSettings loader_settings(const DatasetConfig& config, const TaskNeeds& needs, const PlanSettings& plan,
+                               const CollateSpec& collate) {
   LoaderSettings loader;
-  loader.split.rank = needs.rank;
-  loader.split.world = needs.world;
-  // The whole batch at once is "as many micro-batches as groups": then static buckets of any size stay whole too.
-  loader.split.micro_batch_size =
-      config.micro_batch_size.value() == config.batch_size.value() ? 0 : config.micro_batch_size.value();
-  loader.split.keep_groups = needs.batch_statistics;
-  loader.split.bounded_groups = plan.group_length > 0.0;
+  loader.split = split_settings(config, needs, plan, collate);
   loader.num_workers = config.num_workers.value();
   loader.prefetch_batches = static_cast<int64_t>(config.prefetch_factor) * std::max(1, config.num_workers.value());
   loader.max_buffer_bytes = config.max_buffer_bytes;
@@ -215,6 +210,20 @@ LoaderSettings loader_settings(const DatasetConfig& config, const TaskNeeds& nee
 }
 
 }  // namespace
+
+SplitSettings split_settings(const DatasetConfig& config, const TaskNeeds& needs, const PlanSettings& plan,
+                             const CollateSpec& collate) {
+  SplitSettings split;
+  split.rank = needs.rank;
+  split.world = needs.world;
+  // The whole batch at once is "as many micro-batches as groups": then static buckets of any size stay whole too.
+  const int64_t micro = config.micro_batch_size.value();
+  split.micro_batch_size = micro == config.batch_size.value() ? 0 : micro;
+  split.keep_groups = needs.batch_statistics;
+  split.bounded_groups = plan.group_length > 0.0;
+  split.mixes_groups = group_transform(config, needs, collate) != nullptr;
+  return split;
+}
 
 PlanSettings plan_settings(const DatasetConfig& config, const TaskNeeds& needs, const OpenedData& data) {
   PlanSettings plan;
@@ -298,7 +307,7 @@ std::unique_ptr<Loader> build_loader(const DatasetConfig& config, const TaskNeed
   }
   auto cache = make_cache(config, transforms);
   parts.chain = std::make_shared<SampleChain>(data.source, std::move(transforms), std::move(cache), planner);
-  return std::make_unique<OrderedLoader>(loader_settings(config, needs, planner->settings()), planner,
+  return std::make_unique<OrderedLoader>(loader_settings(config, needs, planner->settings(), parts.collate), planner,
                                          std::move(parts));
 }
 

@@ -8,6 +8,7 @@
 #include "data/dataset_config.h"
 #include "data/loader.h"
 #include "data/source.h"
+#include "data/step_split.h"
 #include "data/transform.h"
 
 namespace redline::data {
@@ -43,6 +44,10 @@ OpenedData open_data(const DatasetConfig& config, const TaskNeeds& needs);
 PlanSettings plan_settings(const DatasetConfig& config, const TaskNeeds& needs, const OpenedData& data);
 std::shared_ptr<const Planner> make_planner(const DatasetConfig& config, const TaskNeeds& needs,
                                             const OpenedData& data);
+
+// How this rank cuts the plan's steps: what the loader does, for tools that only print it.
+SplitSettings split_settings(const DatasetConfig& config, const TaskNeeds& needs, const PlanSettings& plan,
+                             const CollateSpec& collate);
 
 // Throws ConfigError, DataError, and DeviceError for pin_memory: true where nothing can be pinned (resolve() would have
 // said so).
