@@ -1,0 +1,105 @@
+#include <zlib.h>
+
+#include <cstring>
+
+#include "data/codecs/image.h"
+#include "data/codecs/image_writer.h"
+#include "target.h"
+
+namespace redline::fuzz {
+
+namespace {
+
+using namespace redline::data;
+
+constexpr int64_t kMaxPixels = int64_t{1} << 20;
+
+Array gradient_picture(int32_t height, int32_t width) {
+  Array image = Array::empty(Dtype::U8, {height, width, 3});
+  uint32_t value = 1;
+  for (uint8_t& byte : image.as<uint8_t>()) {
+    value += 3;
+    byte = static_cast<uint8_t>(value >> 2 ^ (value & 8));
+  }
+  return image;
+}
+
+bool decode_all_ways(std::span<const std::byte> bytes) {
+  const auto info = probe_image(bytes, "fuzz");
+  ImageRequest request;
+  request.max_pixels = kMaxPixels;
+  const auto whole = decode_image(bytes, "fuzz", request);
+  const bool accepted = std::holds_alternative<Array>(whole);
+  if (accepted) {
+    const auto& image = std::get<Array>(whole);
+    require(image.shape()[0] * image.shape()[1] <= kMaxPixels && image.numel() > 0, "a picture stays within its limit");
+    require(std::holds_alternative<ImageInfo>(info), "what decodes can be probed");
+    require(std::get<ImageInfo>(info).width == image.shape()[1], "the probe tells the truth");
+  }
+  std::vector<float> row(3 * 24 * 16);
+  request.decode = ImageDecode::Fast;
+  request.tolerate_extra_bytes = true;
+  request.resize = ResizeRequest{.width = 24,
+                                 .height = 16,
+                                 .box = CropBox{1.5, 2.25, 30, 20},
+                                 .filter = ResizeFilter::Bicubic,
+                                 .flip_horizontal = true};
+  decode_image_normalized(bytes, "fuzz", request, {}, row);
+  request.resize->box.reset();
+  request.decode = ImageDecode::Exact;
+  request.resize->filter = ResizeFilter::Bilinear;
+  const auto small = decode_image(bytes, "fuzz", request);
+  if (accepted)
+    require(std::holds_alternative<Array>(small) && std::get<Array>(small).numel() == 3 * 24 * 16,
+            "a resize gives the size asked for");
+  return accepted;
+}
+
+std::string fixture(const char* name) {
+  std::string text;
+  if (std::FILE* file = std::fopen((std::string(REDLINE_FIXTURES) + "/images/" + name).c_str(), "rb")) {
+    char buffer[4096];
+    for (size_t got = 0; (got = std::fread(buffer, 1, sizeof(buffer), file)) > 0;) text.append(buffer, got);
+    std::fclose(file);
+  }
+  require(!text.empty(), "the fixture is there");
+  return text;
+}
+
+std::vector<std::string> jpeg_seeds() {
+  const Array picture = gradient_picture(33, 47);
+  return {encode_jpeg(rgb_view(picture)), encode_jpeg(rgb_view(picture), 60, false), fixture("progressive.jpg"),
+          fixture("gray.jpg"), fixture("cmyk.jpg")};
+}
+
+std::vector<std::string> png_seeds() {
+  const Array picture = gradient_picture(29, 35);
+  return {encode_png(rgb_view(picture)), fixture("palette.png"), fixture("bilevel.png"), fixture("alpha.png"),
+          fixture("gray.png")};
+}
+
+// Chunk checksums right again, as far as the chunks still make sense.
+void repair_png(std::string& bytes) {
+  const auto number = [&](size_t at) {
+    const auto* p = reinterpret_cast<const uint8_t*>(bytes.data()) + at;
+    return static_cast<uint32_t>(p[0]) << 24 | static_cast<uint32_t>(p[1]) << 16 | static_cast<uint32_t>(p[2]) << 8 |
+           p[3];
+  };
+  size_t at = 8;
+  while (at + 12 <= bytes.size()) {
+    const uint32_t length = number(at);
+    if (length > bytes.size() - at - 12) return;
+    const auto crc =
+        static_cast<uint32_t>(::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()) + at + 4, length + 4));
+    for (size_t i = 0; i < 4; ++i) bytes[at + 8 + length + i] = static_cast<char>(crc >> (24 - 8 * i));
+    at += 12 + length;
+  }
+}
+
+}  // namespace
+
+std::vector<Target> image_targets() {
+  return {{"jpeg", decode_all_ways, jpeg_seeds, {}}, {"png", decode_all_ways, png_seeds, repair_png}};
+}
+
+}  // namespace redline::fuzz
