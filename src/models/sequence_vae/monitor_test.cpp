@@ -1,0 +1,122 @@
+#include "models/sequence_vae/monitor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+namespace redline::models::sequence_vae {
+namespace {
+
+MonitorOptions looks(int64_t every) {
+  MonitorOptions o;
+  o.update_frequency = every;
+  o.plot_frequency = 10 * every;
+  o.window_size = 4;
+  return o;
+}
+
+// Batches of 8 posteriors in 3 dimensions; `spread` is how far their means lie apart in the first.
+void push(PosteriorWindow& window, double spread, int64_t batch) {
+  torch::Tensor mean = torch::zeros({8, 3});
+  for (int64_t i = 0; i < 8; ++i) mean[i][0] = spread * std::sin(static_cast<double>(batch * 8 + i));
+  const torch::Tensor log_variance = torch::full({8, 3}, spread > 0.0 ? -2.0 : 0.0);
+  window.push(mean, log_variance, mean, torch::full({8}, 12.0));
+}
+
+TEST(PosteriorWindow, KeepsOnlyTheLatestBatches) {
+  PosteriorWindow window(2);
+  for (int64_t i = 0; i < 5; ++i)
+    window.push(torch::full({3, 2}, static_cast<double>(i)), torch::zeros({3, 2}), torch::zeros({3, 2}),
+                torch::full({3}, 1.0 * i));
+  const auto snapshot = window.snapshot();
+  EXPECT_EQ(snapshot.n, 6);
+  EXPECT_EQ(snapshot.mean.front(), 3.0f);
+  EXPECT_EQ(snapshot.mean.back(), 4.0f);
+  EXPECT_DOUBLE_EQ(snapshot.reconstruction, 3.5);
+  EXPECT_EQ(snapshot.last(4).n, 4);
+  EXPECT_EQ(snapshot.last(4).mean.size(), 8u);
+  EXPECT_EQ(snapshot.last(4).mean[0], 3.0f);
+  EXPECT_EQ(snapshot.last(100).n, 6);
+}
+
+TEST(PosteriorMetricsMonitor, ReportsWhatTheWindowHolds) {
+  auto window = std::make_shared<PosteriorWindow>(4);
+  PosteriorMetricsMonitor monitor(looks(10), {}, window, 3);
+  EXPECT_TRUE(monitor.update(10).empty());
+  for (int64_t i = 0; i < 4; ++i) push(*window, 2.0, i);
+  const auto metrics = monitor.update(20);
+  EXPECT_EQ(metrics.at("posterior/active_units"), 1.0);
+  EXPECT_EQ(metrics.at("posterior/mutual_information_n"), 32.0);
+  EXPECT_NEAR(metrics.at("posterior/reconstruction"), 12.0, 1e-6);
+  const double other = 0.5 * (std::exp(-2.0) + 2.0 - 1.0);
+  EXPECT_NEAR(metrics.at("posterior/kl_dim_01"), other, 1e-6);
+  EXPECT_NEAR(metrics.at("posterior/kl"), metrics.at("posterior/kl_dim_00") + 2.0 * other, 1e-6);
+  EXPECT_GT(metrics.at("posterior/mutual_information"), 0.5);
+  EXPECT_EQ(metrics.at("posterior/collapse"), 0.0);
+  EXPECT_EQ(metrics.size(), PosteriorMetricsMonitor::metrics(3).size());
+  for (const task::MetricInfo& info : PosteriorMetricsMonitor::metrics(3))
+    EXPECT_EQ(metrics.count(info.name), 1u) << info.name;
+}
+
+TEST(PosteriorMetricsMonitor, CallsACollapseAndRemembersSinceWhenAcrossARestart) {
+  auto window = std::make_shared<PosteriorWindow>(4);
+  PosteriorMetricsMonitor monitor(looks(10), {}, window, 3);
+  for (int64_t i = 0; i < 4; ++i) push(*window, 0.0, i);
+  monitor.update(10);
+  monitor.update(20);
+  EXPECT_EQ(monitor.verdict().level, Collapse::None);
+  PosteriorMetricsMonitor resumed(looks(10), {}, window, 3);
+  resumed.load_state_json(monitor.state_json());
+  const auto metrics = resumed.update(30);
+  EXPECT_EQ(metrics.at("posterior/collapse"), 2.0);
+  EXPECT_EQ(resumed.verdict().since_step, 10);
+  EXPECT_EQ(resumed.history().points().size(), 3u);
+  EXPECT_EQ(resumed.history().points()[0].step, 10);
+  for (int64_t i = 0; i < 4; ++i) push(*window, 2.0, i);
+  EXPECT_EQ(resumed.update(40).at("posterior/collapse"), 0.0);
+}
+
+TEST(PosteriorMetricsMonitor, WritesItsPicturesWhereAsked) {
+  auto window = std::make_shared<PosteriorWindow>(4);
+  PosteriorMetricsMonitor monitor(looks(10), {}, window, 3);
+  push(*window, 2.0, 0);
+  monitor.update(10);
+  const auto folder = std::filesystem::temp_directory_path() / "redline_monitor_test";
+  std::filesystem::remove_all(folder);
+  const auto files = monitor.plot(10, (folder / "plots").string());
+  ASSERT_EQ(files.size(), 4u);
+  for (const std::string& file : files) EXPECT_GT(std::filesystem::file_size(file), 500u) << file;
+  std::filesystem::remove_all(folder);
+}
+
+TEST(MonitorOptions, FrequenciesFollowTheGuide) {
+  MonitorOptions usual, fast, mixed;
+  usual.resolve();
+  fast.fast_detection = mixed.fast_detection = true;
+  fast.resolve();
+  mixed.update_frequency = 7;
+  mixed.resolve();
+  EXPECT_EQ(usual.update_frequency.value(), 100);
+  EXPECT_EQ(usual.plot_frequency.value(), 1000);
+  EXPECT_EQ(usual.window_size, 50);
+  EXPECT_EQ(fast.update_frequency.value(), 200);
+  EXPECT_EQ(fast.plot_frequency.value(), 2000);
+  EXPECT_EQ(mixed.update_frequency.value(), 7);
+  EXPECT_EQ(mixed.plot_frequency.value(), 2000);
+}
+
+TEST(History, StaysBoundedAndSpansTheRun) {
+  History history(16);
+  for (int64_t i = 0; i < 1000; ++i) history.add({i, 0, 0, 0, 0, 0, 0});
+  EXPECT_LT(history.points().size(), 16u);
+  EXPECT_GE(history.points().size(), 8u);
+  EXPECT_EQ(history.points().front().step, 0);
+  EXPECT_GE(history.points().back().step, 1000 - 2 * history.stride());
+  for (size_t i = 1; i < history.points().size(); ++i)
+    EXPECT_EQ(history.points()[i].step - history.points()[i - 1].step, history.stride());
+}
+
+}  // namespace
+}  // namespace redline::models::sequence_vae

@@ -1,0 +1,29 @@
+// The monitor's pictures: how KL, information, active units, reconstruction and KL weight moved over the run (with
+// collapsed spans shaded), and what each latent dimension carries now.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/sequence_vae/collapse.h"
+#include "models/sequence_vae/history.h"
+
+namespace redline::models::sequence_vae {
+
+struct PosteriorPicture {
+  int64_t step = 0;
+  std::vector<HistoryPoint> history;
+  std::vector<double> kl_per_dim, variance;
+  double active_variance = 0.01;
+  CollapseVerdict verdict;
+};
+
+std::string history_svg(const PosteriorPicture& picture);
+std::string dimensions_svg(const PosteriorPicture& picture);
+std::string history_png(const PosteriorPicture& picture);
+std::string dimensions_png(const PosteriorPicture& picture);
+
+// Round numbers for an axis: 2 to 6 ticks of 1, 2 or 5 times a power of ten that cover [low, high].
+std::vector<double> axis_ticks(double low, double high);
+
+}  // namespace redline::models::sequence_vae

@@ -1,0 +1,45 @@
+// What a set of Gaussian posteriors says about the latent space: KL to the prior, active units, mutual information.
+// Streamed batch by batch in double precision with memory that does not grow; free of torch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace redline::models::sequence_vae {
+
+// n posteriors with diagonal covariance and one draw from each, row-major [n, latent].
+struct Posteriors {
+  int64_t n = 0, latent = 0;
+  std::span<const float> mean, log_variance, draw;
+};
+
+// KL(q(z|x) || N(0, I)) of one dimension: (mean^2 + var - log var - 1) / 2, nats.
+double kl_of(double mean, double log_variance);
+
+// I_q(x; z) estimated on these n posteriors (Hoffman & Johnson 2016; He et al. 2019): E[log q(z|x)] in closed form
+// minus the mean log of the aggregate at the draws. Cannot exceed log n, so n belongs to the number. 0 for n = 0.
+double mutual_information(const Posteriors& batch);
+
+class PosteriorStatistics {
+ public:
+  explicit PosteriorStatistics(int64_t latent)
+      : kl_sum_(static_cast<size_t>(latent)), mean_(kl_sum_), square_(kl_sum_) {}
+  // `information` is the batch's mutual information, weighted by its size (NaN: not estimated).
+  void add(const Posteriors& batch, double information);
+
+  int64_t count() const { return count_; }
+  std::vector<double> kl_per_dim() const;               // means over all examples
+  double kl() const;                                    // their sum
+  std::vector<double> variance_of_means() const;        // unbiased, over all examples (two or more)
+  int64_t active_units(double threshold = 0.01) const;  // dimensions whose variance reaches the threshold
+  double mutual_information_mean() const;               // weighted by batch sizes; NaN when never estimated
+
+ private:
+  int64_t count_ = 0;
+  std::vector<double> kl_sum_, mean_, square_;
+  double information_sum_ = 0.0;
+  int64_t information_count_ = 0;
+};
+
+}  // namespace redline::models::sequence_vae

@@ -1,0 +1,81 @@
+// The sequence VAE as a task: loss with KL schedule and free bits, validation statistics, the collapse monitor,
+// aggressive encoder training, and generation for `redline sample`.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/sequence_vae/aggressive.h"
+#include "models/sequence_vae/monitor.h"
+#include "models/sequence_vae/options.h"
+#include "models/sequence_vae/sequence_model.h"
+#include "task/registry.h"
+#include "task/task.h"
+
+namespace redline::models::sequence_vae {
+
+class SequenceVaeTask : public task::Task {
+ public:
+  SequenceVaeTask(const Options& options, uint64_t seed);
+
+  torch::nn::Module& module() override { return *model_; }
+  task::BatchSchema schema() const override;
+  task::Loss loss(const task::Batch& batch, task::Context& ctx) override;
+  std::map<std::string, torch::Tensor> predict(const task::Batch& batch, task::Context& ctx) override;
+  std::vector<task::MetricInfo> metrics() const override;
+  std::map<std::string, double> finish_validation() override;
+  std::vector<task::ParameterGroup> parameter_groups() const override;
+  std::vector<std::string> groups_to_update() const override;
+  bool batch_statistics() const override;
+  double flops_per_sample(double length) const override;
+  task::Batch worst_case_batch(int64_t batch_size) const override;
+  data::CollateSpec collate() const override;
+  std::shared_ptr<data::SampleTransform> sample_transform() const override;
+  std::string source_kind() const override { return "parquet"; }
+  std::unique_ptr<task::Monitor> monitor() override;
+  void committed(int64_t step) override;
+  std::string state_json() const override;
+  void load_state_json(const std::string& text) override;
+
+  const Options& options() const { return options_; }
+  SequenceModel& model() { return *model_; }
+  double kl_weight_now() const { return kl_weight(options_.kl_schedule, steps_done_); }
+
+ private:
+  struct Forward {
+    Sequences sequences;
+    Posterior posterior;
+    torch::Tensor draw, kl;  // [B, latent]
+  };
+  Sequences read(const task::Batch& batch) const;
+  Forward encode(const task::Batch& batch, task::Context& ctx);
+  void note_training(const Forward& forward, const torch::Tensor& reconstruction, const torch::Tensor& value);
+  void note_validation(const Forward& forward, const torch::Tensor& reconstruction);
+
+  Options options_;
+  std::shared_ptr<SequenceModel> model_;
+  std::shared_ptr<PosteriorWindow> window_;  // null when nothing is monitored
+  int64_t steps_done_ = 0;
+  // Whole-set statistics of the validation that is running.
+  PosteriorStatistics validation_;
+  double validation_nll_ = 0.0, validation_words_ = 0.0;
+  // Sums over the pieces of the step that is running, for aggressive training.
+  AggressiveTraining aggressive_;
+  double step_loss_ = 0.0, step_words_ = 0.0;
+};
+
+class SequenceVaeConfig : public task::TaskConfig {
+ public:
+  void add_sections(config::Schema& schema) override { schema.section("model", options_); }
+  void resolve(const MachineFacts& machine) override;
+  std::unique_ptr<task::Task> build(uint64_t seed) const override;
+  Options& options() { return options_; }
+
+ private:
+  Options options_;
+};
+
+task::TaskEntry sequence_vae_entry();
+
+}  // namespace redline::models::sequence_vae

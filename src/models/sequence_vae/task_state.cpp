@@ -1,0 +1,62 @@
+// What the task remembers between steps, and how it is registered.
+#include <nlohmann/json.hpp>
+
+#include "models/sequence_vae/task.h"
+
+namespace redline::models::sequence_vae {
+
+std::unique_ptr<task::Monitor> SequenceVaeTask::monitor() {
+  if (!window_) return nullptr;
+  return std::make_unique<PosteriorMetricsMonitor>(options_.monitor, options_.kl_schedule, window_,
+                                                   options_.latent_dim);
+}
+
+void SequenceVaeTask::committed(int64_t step) {
+  steps_done_ = step;
+  if (aggressive_.active()) aggressive_.committed(step_loss_, step_words_);
+  step_loss_ = step_words_ = 0.0;
+}
+
+std::string SequenceVaeTask::state_json() const {
+  const AggressiveTraining::State a = aggressive_.state();
+  return nlohmann::json{{"steps_done", steps_done_},
+                        {"aggressive",
+                         {{"active", a.active},
+                          {"decoder_next", a.decoder_next},
+                          {"inner_steps", a.inner_steps},
+                          {"loss_sum", a.loss_sum},
+                          {"words", a.words},
+                          {"previous_loss", a.previous_loss},
+                          {"previous_information", a.previous_information}}}}
+      .dump();
+}
+
+void SequenceVaeTask::load_state_json(const std::string& text) {
+  const nlohmann::json state = nlohmann::json::parse(text);
+  if (state.empty()) return;
+  steps_done_ = state.at("steps_done");
+  const nlohmann::json& a = state.at("aggressive");
+  aggressive_.restore({a.at("active"), a.at("decoder_next"), a.at("inner_steps"), a.at("loss_sum"), a.at("words"),
+                       a.at("previous_loss"), a.at("previous_information")});
+}
+
+void SequenceVaeConfig::resolve(const MachineFacts&) {
+  options_.monitor.resolve();
+  options_.check();
+}
+
+std::unique_ptr<task::Task> SequenceVaeConfig::build(uint64_t seed) const {
+  return std::make_unique<SequenceVaeTask>(options_, seed);
+}
+
+task::TaskEntry sequence_vae_entry() {
+  task::TaskEntry entry;
+  entry.name = "sequence_vae";
+  entry.sentence =
+      "Variational autoencoder of token or real-valued sequences (Transformer or LSTM) with a posterior-collapse "
+      "monitor.";
+  entry.make_config = [] { return std::make_unique<SequenceVaeConfig>(); };
+  return entry;
+}
+
+}  // namespace redline::models::sequence_vae
