@@ -18,7 +18,7 @@ namespace {
 // Nyquist.
 constexpr double kZeros = 48.0, kBeta = 9.62, kRolloff = 0.936;
 constexpr int64_t kMaxExactPhases = 1024, kInterpolatedPhases = 512;
-constexpr int64_t kLanes = 16;
+constexpr int64_t kLanes = 32;
 constexpr size_t kKeptBanks = 8;
 
 double bessel_i0(double x) {
@@ -33,12 +33,20 @@ double bessel_i0(double x) {
 
 double cutoff_of(double rate_in, double rate_out) { return kRolloff * std::min(1.0, rate_out / rate_in); }
 
-// Sixteen running sums, so that the compiler may vectorise without reassociating.
+inline float multiply_add(float a, float b, float sum) {
+#if defined(__FMA__)
+  return __builtin_fmaf(a, b, sum);
+#else
+  return a * b + sum;
+#endif
+}
+
+// Many running sums, so that the compiler may vectorise without reassociating and no addition waits for the one before.
 float dot(const float* a, const float* b, int64_t count) {
   std::array<float, kLanes> sums{};
   for (int64_t i = 0; i < count; i += kLanes)
     for (size_t lane = 0; lane < kLanes; ++lane)
-      sums[lane] += a[i + static_cast<int64_t>(lane)] * b[i + static_cast<int64_t>(lane)];
+      sums[lane] = multiply_add(a[i + static_cast<int64_t>(lane)], b[i + static_cast<int64_t>(lane)], sums[lane]);
   for (size_t width = kLanes / 2; width > 0; width /= 2)
     for (size_t lane = 0; lane < width; ++lane) sums[lane] += sums[lane + width];
   return sums[0];
