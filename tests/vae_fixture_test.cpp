@@ -1,7 +1,7 @@
-// The sequence VAE against others' numbers: posterior statistics of jxhe/vae-lagging-encoder (tests/fixtures/vae), and loss, outputs,
-// gradients and five AdamW losses of the PyTorch peer (bench/vae/export_fixtures.py) for both architectures.
+// The sequence VAE against others' numbers: posterior statistics of jxhe/vae-lagging-encoder (tests/fixtures/vae), and
+// loss, outputs, gradients and five AdamW losses of the PyTorch peer (bench/vae/export_fixtures.py) for both
+// architectures.
 #include <gtest/gtest.h>
-#include <torch/optim/adamw.h>
 #include <torch/optim/adamw.h>
 #include <torch/torch.h>
 
@@ -23,7 +23,9 @@ using Tensors = std::map<std::string, torch::Tensor>;
 
 const std::string kFixtures = REDLINE_FIXTURES;
 
-std::span<const float> floats(const torch::Tensor& x) { return {x.const_data_ptr<float>(), static_cast<size_t>(x.numel())}; }
+std::span<const float> floats(const torch::Tensor& x) {
+  return {x.const_data_ptr<float>(), static_cast<size_t>(x.numel())};
+}
 
 TEST(VaeFixture, PosteriorStatisticsEqualTheReferenceProjects) {
   const Tensors given = train::read_safetensors(kFixtures + "/vae/metrics.safetensors").tensors;
@@ -40,7 +42,8 @@ TEST(VaeFixture, PosteriorStatisticsEqualTheReferenceProjects) {
   EXPECT_EQ(statistics.active_units(facts.at("threshold")), facts.at("active_units").get<int64_t>());
   EXPECT_NEAR(std::log(static_cast<double>(all.n)), facts.at("log_n"), 1e-9);
   for (int64_t j = 0; j < mean.size(1); ++j) {
-    const double kl = given.at("kl_per_dim")[j].item<double>(), variance = given.at("variance_of_means")[j].item<double>();
+    const double kl = given.at("kl_per_dim")[j].item<double>(),
+                 variance = given.at("variance_of_means")[j].item<double>();
     EXPECT_NEAR(statistics.kl_per_dim()[static_cast<size_t>(j)], kl, 1e-5 * std::max(1e-3, std::abs(kl))) << j;
     EXPECT_NEAR(statistics.variance_of_means()[static_cast<size_t>(j)], variance, 1e-5 * std::max(1e-3, variance)) << j;
   }

@@ -1,11 +1,13 @@
 #include "models/register.h"
 
+#include "models/sequence_vae/task.h"
 #include "models/speech_ssl/speech_ssl_task.h"
 
 namespace redline::models {
 
 void register_all(task::Registry& registry) {
   registry.add(speech::speech_ssl_entry());
+  registry.add(sequence_vae::sequence_vae_entry());
 }
 
 }  // namespace redline::models

@@ -10,14 +10,14 @@ using testing::ragged_rows;
 using testing::some_dropout;
 using testing::wave;
 
-struct Case {
+struct AttentionCase {
   std::vector<int64_t> lengths;
   int64_t heads, head_dim;
   bool causal;
   double dropout;
 };
 
-const std::vector<Case> kCases = {
+const std::vector<AttentionCase> kAttentionCases = {
     {{1}, 1, 8, false, 0.0},          {{5, 1, 9}, 2, 8, true, 0.0},      {{5, 1, 9}, 2, 8, false, 0.0},
     {{48, 49, 97}, 2, 32, true, 0.0}, {{130, 3, 64}, 3, 24, false, 0.2}, {{130, 3, 64}, 3, 24, true, 0.2},
     {{7, 0, 2}, 1, 16, false, 0.0},   {{33, 31}, 1, 40, true, 0.5},
@@ -27,7 +27,7 @@ class PackedAttention : public ::testing::TestWithParam<torch::ScalarType> {};
 
 TEST_P(PackedAttention, SelfAttentionEqualsThePaddedReference) {
   const double tolerance = GetParam() == torch::kFloat64 ? 1e-12 : 5e-6;
-  for (const Case& c : kCases) {
+  for (const AttentionCase& c : kAttentionCases) {
     const Rows rows = ragged_rows(c.lengths);
     const AttentionOptions options{c.heads, c.causal, some_dropout(c.dropout)};
     const torch::Tensor qkv = wave({rows->num_rows(), 3 * c.heads * c.head_dim}, 0.1, GetParam()) * 1.5;

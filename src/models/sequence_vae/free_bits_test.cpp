@@ -5,18 +5,20 @@
 namespace redline::models::sequence_vae {
 namespace {
 
-struct Result {
+struct PenaltyResult {
   double value;
   torch::Tensor gradient;
 };
 // Two examples, two dimensions: KL(x1) = 1 + 5 = 6, KL(x2) = 0.5 + 0.5 = 1; batch mean 3.5; dimension means 0.75, 2.75.
-Result penalty(const std::string& mode, double target) {
+PenaltyResult penalty(const std::string& mode, double target) {
   torch::Tensor kl = torch::tensor({{1.0, 5.0}, {0.5, 0.5}}, torch::kFloat64).requires_grad_(true);
   const torch::Tensor out = kl_penalty(kl, {mode, target});
   if (out.requires_grad()) out.backward();
   return {out.item<double>(), kl.grad().defined() ? kl.grad() : torch::zeros_like(kl)};
 }
-torch::Tensor grid(double a, double b, double c, double d) { return torch::tensor({{a, b}, {c, d}}, torch::kFloat64); }
+torch::Tensor gradient_grid(double a, double b, double c, double d) {
+  return torch::tensor({{a, b}, {c, d}}, torch::kFloat64);
+}
 
 TEST(FreeBits, Table) {
   struct Row {
@@ -25,17 +27,17 @@ TEST(FreeBits, Table) {
     torch::Tensor gradient;
   };
   const std::vector<Row> rows = {
-      {"none", 4.0, 3.5, grid(0.5, 0.5, 0.5, 0.5)},
-      {"per_example", 4.0, 3.0, grid(0.5, 0.5, 0.0, 0.0)},    // 6 stays, 1 <= 4 is left out
-      {"per_example", 6.0, 0.0, grid(0.0, 0.0, 0.0, 0.0)},    // "at or below" is left out
-      {"per_dimension", 4.0, 2.5, grid(0.0, 0.5, 0.0, 0.0)},  // share 2: only the 5 stays
-      {"per_batch", 3.0, 3.5, grid(0.5, 0.5, 0.5, 0.5)},
-      {"per_batch", 3.5, 0.0, grid(0.0, 0.0, 0.0, 0.0)},
-      {"clamp", 4.0, 4.75, grid(0.0, 0.5, 0.0, 0.5)},  // max(2, 0.75) + max(2, 2.75)
-      {"clamp", 20.0, 20.0, grid(0.0, 0.0, 0.0, 0.0)},
+      {"none", 4.0, 3.5, gradient_grid(0.5, 0.5, 0.5, 0.5)},
+      {"per_example", 4.0, 3.0, gradient_grid(0.5, 0.5, 0.0, 0.0)},    // 6 stays, 1 <= 4 is left out
+      {"per_example", 6.0, 0.0, gradient_grid(0.0, 0.0, 0.0, 0.0)},    // "at or below" is left out
+      {"per_dimension", 4.0, 2.5, gradient_grid(0.0, 0.5, 0.0, 0.0)},  // share 2: only the 5 stays
+      {"per_batch", 3.0, 3.5, gradient_grid(0.5, 0.5, 0.5, 0.5)},
+      {"per_batch", 3.5, 0.0, gradient_grid(0.0, 0.0, 0.0, 0.0)},
+      {"clamp", 4.0, 4.75, gradient_grid(0.0, 0.5, 0.0, 0.5)},  // max(2, 0.75) + max(2, 2.75)
+      {"clamp", 20.0, 20.0, gradient_grid(0.0, 0.0, 0.0, 0.0)},
   };
   for (const Row& row : rows) {
-    const Result got = penalty(row.mode, row.target);
+    const PenaltyResult got = penalty(row.mode, row.target);
     EXPECT_NEAR(got.value, row.value, 1e-12) << row.mode << " " << row.target;
     EXPECT_TRUE(torch::allclose(got.gradient, row.gradient)) << row.mode << " " << row.target;
   }

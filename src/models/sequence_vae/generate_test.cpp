@@ -6,7 +6,7 @@
 namespace redline::models::sequence_vae {
 namespace {
 
-Options tiny(const std::string& architecture) {
+Options step_options(const std::string& architecture) {
   Options o;
   o.architecture = architecture;
   o.vocab_size = 13;
@@ -34,7 +34,7 @@ double nll_by_steps(SequenceVaeTask& task, const std::vector<int64_t>& tokens, c
 TEST(Generate, StepByStepEqualsTheWholeSequence) {
   for (const char* architecture : {"transformer", "lstm"})
     for (bool norm_first : {true, false}) {
-      Options o = tiny(architecture);
+      Options o = step_options(architecture);
       o.norm_first = norm_first;
       SequenceVaeTask task(o, 5);
       const torch::NoGradGuard no_grad;
@@ -51,7 +51,7 @@ TEST(Generate, StepByStepEqualsTheWholeSequence) {
 }
 
 TEST(Generate, ValuesStepByStepEqualTheWholeSequence) {
-  Options o = tiny("transformer");
+  Options o = step_options("transformer");
   o.input = "values";
   o.input_dim = 2;
   SequenceVaeTask task(o, 5);
@@ -73,7 +73,7 @@ TEST(Generate, ValuesStepByStepEqualTheWholeSequence) {
 }
 
 TEST(Generate, IsAFunctionOfTheSeed) {
-  SequenceVaeTask task(tiny("transformer"), 5);
+  SequenceVaeTask task(step_options("transformer"), 5);
   const torch::Tensor z = prior_codes(3, 3, 1);
   const auto a = decode(task, z, {10, 1.0, 4}), b = decode(task, z, {10, 1.0, 4}), c = decode(task, z, {10, 1.0, 5});
   EXPECT_EQ(a[1].tokens, b[1].tokens);
@@ -85,7 +85,7 @@ TEST(Generate, IsAFunctionOfTheSeed) {
 }
 
 TEST(Generate, TemperatureZeroTakesTheLikeliest) {
-  SequenceVaeTask task(tiny("lstm"), 5);
+  SequenceVaeTask task(step_options("lstm"), 5);
   const torch::Tensor z = prior_codes(2, 3, 1);
   EXPECT_EQ(decode(task, z, {10, 0.0, 4})[0].tokens, decode(task, z, {10, 0.0, 999})[0].tokens);
 }

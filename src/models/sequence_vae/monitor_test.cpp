@@ -9,7 +9,7 @@
 namespace redline::models::sequence_vae {
 namespace {
 
-MonitorOptions looks(int64_t every) {
+MonitorOptions look_options(int64_t every) {
   MonitorOptions o;
   o.update_frequency = every;
   o.plot_frequency = 10 * every;
@@ -18,7 +18,7 @@ MonitorOptions looks(int64_t every) {
 }
 
 // Batches of 8 posteriors in 3 dimensions; `spread` is how far their means lie apart in the first.
-void push(PosteriorWindow& window, double spread, int64_t batch) {
+void push_batch(PosteriorWindow& window, double spread, int64_t batch) {
   torch::Tensor mean = torch::zeros({8, 3});
   for (int64_t i = 0; i < 8; ++i) mean[i][0] = spread * std::sin(static_cast<double>(batch * 8 + i));
   const torch::Tensor log_variance = torch::full({8, 3}, spread > 0.0 ? -2.0 : 0.0);
@@ -43,9 +43,9 @@ TEST(PosteriorWindow, KeepsOnlyTheLatestBatches) {
 
 TEST(PosteriorMetricsMonitor, ReportsWhatTheWindowHolds) {
   auto window = std::make_shared<PosteriorWindow>(4);
-  PosteriorMetricsMonitor monitor(looks(10), {}, window, 3);
+  PosteriorMetricsMonitor monitor(look_options(10), {}, window, 3);
   EXPECT_TRUE(monitor.update(10).empty());
-  for (int64_t i = 0; i < 4; ++i) push(*window, 2.0, i);
+  for (int64_t i = 0; i < 4; ++i) push_batch(*window, 2.0, i);
   const auto metrics = monitor.update(20);
   EXPECT_EQ(metrics.at("posterior/active_units"), 1.0);
   EXPECT_EQ(metrics.at("posterior/mutual_information_n"), 32.0);
@@ -62,26 +62,26 @@ TEST(PosteriorMetricsMonitor, ReportsWhatTheWindowHolds) {
 
 TEST(PosteriorMetricsMonitor, CallsACollapseAndRemembersSinceWhenAcrossARestart) {
   auto window = std::make_shared<PosteriorWindow>(4);
-  PosteriorMetricsMonitor monitor(looks(10), {}, window, 3);
-  for (int64_t i = 0; i < 4; ++i) push(*window, 0.0, i);
+  PosteriorMetricsMonitor monitor(look_options(10), {}, window, 3);
+  for (int64_t i = 0; i < 4; ++i) push_batch(*window, 0.0, i);
   monitor.update(10);
   monitor.update(20);
   EXPECT_EQ(monitor.verdict().level, Collapse::None);
-  PosteriorMetricsMonitor resumed(looks(10), {}, window, 3);
+  PosteriorMetricsMonitor resumed(look_options(10), {}, window, 3);
   resumed.load_state_json(monitor.state_json());
   const auto metrics = resumed.update(30);
   EXPECT_EQ(metrics.at("posterior/collapse"), 2.0);
   EXPECT_EQ(resumed.verdict().since_step, 10);
   EXPECT_EQ(resumed.history().points().size(), 3u);
   EXPECT_EQ(resumed.history().points()[0].step, 10);
-  for (int64_t i = 0; i < 4; ++i) push(*window, 2.0, i);
+  for (int64_t i = 0; i < 4; ++i) push_batch(*window, 2.0, i);
   EXPECT_EQ(resumed.update(40).at("posterior/collapse"), 0.0);
 }
 
 TEST(PosteriorMetricsMonitor, WritesItsPicturesWhereAsked) {
   auto window = std::make_shared<PosteriorWindow>(4);
-  PosteriorMetricsMonitor monitor(looks(10), {}, window, 3);
-  push(*window, 2.0, 0);
+  PosteriorMetricsMonitor monitor(look_options(10), {}, window, 3);
+  push_batch(*window, 2.0, 0);
   monitor.update(10);
   const auto folder = std::filesystem::temp_directory_path() / "redline_monitor_test";
   std::filesystem::remove_all(folder);

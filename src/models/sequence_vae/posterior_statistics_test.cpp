@@ -11,7 +11,7 @@
 namespace redline::models::sequence_vae {
 namespace {
 
-struct Set {
+struct PosteriorSet {
   std::vector<float> mean, log_variance, draw;
   Posteriors view(int64_t first, int64_t n, int64_t latent) const {
     const auto begin = static_cast<size_t>(first * latent), count = static_cast<size_t>(n * latent);
@@ -20,9 +20,9 @@ struct Set {
   }
 };
 
-Set random_set(int64_t n, int64_t latent, double mean_scale, double log_variance) {
+PosteriorSet random_set(int64_t n, int64_t latent, double mean_scale, double log_variance) {
   KeyedStream stream(1, 2, 3, 4);
-  Set set;
+  PosteriorSet set;
   for (int64_t i = 0; i < n * latent; ++i) {
     set.mean.push_back(static_cast<float>(mean_scale * stream.normal()));
     set.log_variance.push_back(static_cast<float>(log_variance));
@@ -31,7 +31,7 @@ Set random_set(int64_t n, int64_t latent, double mean_scale, double log_variance
   return set;
 }
 
-const double kNone = std::numeric_limits<double>::quiet_NaN();
+const double kNotEstimated = std::numeric_limits<double>::quiet_NaN();
 
 TEST(PosteriorStatistics, KlOfTheClosedForm) {
   EXPECT_EQ(kl_of(0.0, 0.0), 0.0);
@@ -40,11 +40,11 @@ TEST(PosteriorStatistics, KlOfTheClosedForm) {
 }
 
 TEST(PosteriorStatistics, StreamedInPartsEqualsAllAtOnce) {
-  const Set set = random_set(101, 3, 1.5, -0.7);
+  const PosteriorSet set = random_set(101, 3, 1.5, -0.7);
   PosteriorStatistics whole(3), parts(3);
-  whole.add(set.view(0, 101, 3), kNone);
+  whole.add(set.view(0, 101, 3), kNotEstimated);
   for (int64_t first = 0; first < 101; first += 7)
-    parts.add(set.view(first, std::min<int64_t>(7, 101 - first), 3), kNone);
+    parts.add(set.view(first, std::min<int64_t>(7, 101 - first), 3), kNotEstimated);
   EXPECT_EQ(parts.count(), 101);
   for (size_t k = 0; k < 3; ++k) {
     EXPECT_NEAR(parts.kl_per_dim()[k], whole.kl_per_dim()[k], 1e-12);
@@ -60,36 +60,36 @@ TEST(PosteriorStatistics, StreamedInPartsEqualsAllAtOnce) {
 TEST(PosteriorStatistics, VarianceSurvivesALargeOffset) {
   PosteriorStatistics statistics(1);
   const std::vector<float> mean = {4096.0f, 4097.0f, 4098.0f}, zero = {0, 0, 0};
-  statistics.add({3, 1, mean, zero, zero}, kNone);
+  statistics.add({3, 1, mean, zero, zero}, kNotEstimated);
   EXPECT_NEAR(statistics.variance_of_means()[0], 1.0, 1e-9);
 }
 
 TEST(PosteriorStatistics, ActiveUnitsCountDimensionsThatMove) {
-  Set set;
+  PosteriorSet set;
   for (int i = 0; i < 50; ++i) {
     set.mean.insert(set.mean.end(), {i % 2 == 0 ? 1.0f : -1.0f, 0.3f});
     set.log_variance.insert(set.log_variance.end(), {0.0f, 0.0f});
     set.draw.insert(set.draw.end(), {0.0f, 0.0f});
   }
   PosteriorStatistics statistics(2);
-  statistics.add(set.view(0, 50, 2), kNone);
+  statistics.add(set.view(0, 50, 2), kNotEstimated);
   EXPECT_EQ(statistics.active_units(), 1);  // the second is far from zero but never moves
   EXPECT_EQ(statistics.active_units(10.0), 0);
 }
 
 TEST(MutualInformation, IsZeroWhenAllPosteriorsAreEqual) {
-  const Set set = random_set(64, 4, 0.0, 0.0);
+  const PosteriorSet set = random_set(64, 4, 0.0, 0.0);
   EXPECT_NEAR(mutual_information(set.view(0, 64, 4)), 0.0, 0.35);  // a Monte-Carlo estimate with 64 draws
 }
 
 TEST(MutualInformation, SaturatesAtLogN) {
-  const Set set = random_set(64, 4, 100.0, -4.0);
+  const PosteriorSet set = random_set(64, 4, 100.0, -4.0);
   EXPECT_NEAR(mutual_information(set.view(0, 64, 4)), std::log(64.0), 0.5);
   EXPECT_EQ(mutual_information(set.view(0, 0, 4)), 0.0);
 }
 
 TEST(MutualInformation, IsWeightedByBatchSize) {
-  const Set set = random_set(30, 2, 1.0, 0.0);
+  const PosteriorSet set = random_set(30, 2, 1.0, 0.0);
   PosteriorStatistics statistics(2);
   statistics.add(set.view(0, 10, 2), 1.0);
   statistics.add(set.view(10, 20, 2), 4.0);

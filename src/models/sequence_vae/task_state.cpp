@@ -1,6 +1,7 @@
 // What the task remembers between steps, and how it is registered.
 #include <nlohmann/json.hpp>
 
+#include "core/log.h"
 #include "models/sequence_vae/task.h"
 
 namespace redline::models::sequence_vae {
@@ -43,6 +44,9 @@ void SequenceVaeTask::load_state_json(const std::string& text) {
 void SequenceVaeConfig::resolve(const MachineFacts&) {
   options_.monitor.resolve();
   options_.check();
+  if (options_.compile_model)
+    log_warning_once(
+        "--compile_model: sequence_vae has no compiled step; its fused kernels run instead, in the same precision.");
 }
 
 std::unique_ptr<task::Task> SequenceVaeConfig::build(uint64_t seed) const {

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Options tiny(const std::string& architecture) {
+Options tiny_task(const std::string& architecture) {
   Options o;
   o.architecture = architecture;
   o.vocab_size = 11;
@@ -52,23 +52,23 @@ task::Batch batch_of(const Options& o, const std::vector<int64_t>& lengths, cons
   return batch;
 }
 
-struct Result {
+struct StepResult {
   double loss;
   std::map<std::string, torch::Tensor> gradients;
 };
-Result run(SequenceVaeTask& task, const task::Batch& batch, bool training = true) {
+StepResult run(SequenceVaeTask& task, const task::Batch& batch, bool training = true) {
   task.module().zero_grad();
   task::Context ctx(3, 7, training, batch.sample_ids);
   const task::Loss loss = task.loss(batch, ctx);
   loss.value.backward();
-  Result out{loss.value.item<double>(), {}};
+  StepResult out{loss.value.item<double>(), {}};
   for (const auto& item : task.module().named_parameters()) out.gradients[item.key()] = item.value().grad().clone();
   return out;
 }
 
 std::vector<Options> variants() {
-  Options mean = tiny("transformer"), post = tiny("transformer"), values = tiny("transformer"),
-          embeddings = tiny("transformer");
+  Options mean = tiny_task("transformer"), post = tiny_task("transformer"), values = tiny_task("transformer"),
+          embeddings = tiny_task("transformer");
   mean.pooling = "mean";
   mean.positions = "learned";
   mean.activation = "relu";
@@ -78,7 +78,7 @@ std::vector<Options> variants() {
   values.values_sigma = 0.5;
   embeddings.input = "embeddings";
   embeddings.input_dim = 5;
-  return {tiny("transformer"), tiny("lstm"), mean, post, values, embeddings};
+  return {tiny_task("transformer"), tiny_task("lstm"), mean, post, values, embeddings};
 }
 
 TEST(SequenceVaeTask, PaddingDoesNotLeak) {
@@ -102,11 +102,11 @@ TEST(SequenceVaeTask, SplittingABatchGivesTheSameLossAndGradientsWithDropout) {
   for (const Options& o : variants()) {
     SequenceVaeTask task(o, 1);
     const std::vector<int64_t> lengths = {5, 17, 9, 20}, ids = {100, 200, 300, 400};
-    const Result whole = run(task, batch_of(o, lengths, ids));
+    const StepResult whole = run(task, batch_of(o, lengths, ids));
     std::map<std::string, torch::Tensor> sum;
     double loss = 0.0;
     for (size_t half = 0; half < 2; ++half) {
-      const Result part =
+      const StepResult part =
           run(task, batch_of(o, {lengths[2 * half], lengths[2 * half + 1]}, {ids[2 * half], ids[2 * half + 1]}));
       loss += part.loss / 2.0;
       for (const auto& [name, gradient] : part.gradients)
@@ -134,7 +134,7 @@ TEST(SequenceVaeTask, GradientsMatchFiniteDifferencesInDoublePrecision) {
     task::Batch batch = batch_of(o, {4, 7}, {1, 2});
     for (const char* name : {"values", "embeddings"})
       if (batch.has(name)) batch.tensors[name] = batch.tensors[name].to(torch::kFloat64);
-    const Result exact = run(task, batch);
+    const StepResult exact = run(task, batch);
     double scale = 0.0;
     for (const auto& [name, gradient] : exact.gradients) scale = std::max(scale, gradient.abs().max().item<double>());
     const torch::NoGradGuard no_grad;
@@ -158,7 +158,7 @@ TEST(SequenceVaeTask, GradientsMatchFiniteDifferencesInDoublePrecision) {
 
 TEST(SequenceVaeTask, PoolingTheLastStepEqualsComputingAllOfThem) {
   // The same weights with a second, never-read position stream: forward_last must equal the full layer's last row.
-  const Options o = tiny("transformer");
+  const Options o = tiny_task("transformer");
   SequenceVaeTask task(o, 1);
   const task::Batch batch = batch_of(o, {6, 13}, {5, 6});
   task::Context a(3, 7, true, batch.sample_ids), b(3, 7, true, batch.sample_ids);
@@ -174,7 +174,7 @@ TEST(SequenceVaeTask, PoolingTheLastStepEqualsComputingAllOfThem) {
 }
 
 TEST(SequenceVaeTask, LossIsReconstructionPlusWeightedKlAndReportsTheUnmaskedKl) {
-  Options o = tiny("transformer");
+  Options o = tiny_task("transformer");
   o.kl_schedule = {"linear", 1.0, 0.0, 4, 4, 0.5, 100};
   o.free_bits = {"per_example", 1e9};  // everything is free
   SequenceVaeTask task(o, 1);
@@ -190,7 +190,7 @@ TEST(SequenceVaeTask, LossIsReconstructionPlusWeightedKlAndReportsTheUnmaskedKl)
 }
 
 TEST(SequenceVaeTask, NamesTheSequenceOfABadTokenOrLength) {
-  const Options o = tiny("transformer");
+  const Options o = tiny_task("transformer");
   SequenceVaeTask task(o, 1);
   const auto refusal = [&](task::Batch batch) {
     task::Context ctx(1, 1, true, batch.sample_ids);
@@ -222,13 +222,13 @@ TEST(SequenceVaeTask, RefusesOptionsThatContradictEachOther) {
     }
     return std::string();
   };
-  Options o = tiny("transformer");
+  Options o = tiny_task("transformer");
   o.n_heads = 3;
   EXPECT_THAT(refusal(o), HasSubstr("multiple of model.n_heads"));
-  o = tiny("lstm");
+  o = tiny_task("lstm");
   o.input = "values";
   EXPECT_THAT(refusal(o), HasSubstr("lstm reads tokens"));
-  o = tiny("transformer");
+  o = tiny_task("transformer");
   o.end_id = 11;
   EXPECT_THAT(refusal(o), HasSubstr("below model.vocab_size"));
   o.end_id = 1;
@@ -236,7 +236,7 @@ TEST(SequenceVaeTask, RefusesOptionsThatContradictEachOther) {
 }
 
 TEST(SequenceVaeTask, ParameterCountsAreTheReferences) {
-  Options o = tiny("lstm");
+  Options o = tiny_task("lstm");
   o.vocab_size = 1004;
   o.latent_dim = 2;
   o.lstm = {50, 50, 50, 0.5, 0.5};
@@ -267,7 +267,7 @@ TEST(SequenceVaeTask, WorstCaseBatchFitsTheSchemaAndRuns) {
 }
 
 TEST(SequenceVaeTask, ValidationStatisticsAreOfTheWholeSet) {
-  const Options o = tiny("transformer");
+  const Options o = tiny_task("transformer");
   SequenceVaeTask task(o, 1);
   EXPECT_TRUE(task.finish_validation().empty());
   for (int64_t i = 0; i < 3; ++i) run(task, batch_of(o, {6, 13}, {10 * i, 10 * i + 1}), false);
@@ -280,7 +280,7 @@ TEST(SequenceVaeTask, ValidationStatisticsAreOfTheWholeSet) {
 }
 
 TEST(SequenceVaeTask, AggressiveTrainingUpdatesHalvesInTurnAndSurvivesARestart) {
-  Options o = tiny("transformer");
+  Options o = tiny_task("transformer");
   o.aggressive = {true, 2, 2};
   SequenceVaeTask task(o, 1), resumed(o, 1);
   const auto groups = task.parameter_groups();
@@ -295,11 +295,11 @@ TEST(SequenceVaeTask, AggressiveTrainingUpdatesHalvesInTurnAndSurvivesARestart) 
     EXPECT_EQ(resumed.groups_to_update(), task.groups_to_update());
   }
   EXPECT_EQ(seen, (std::vector<std::string>{"encoder", "encoder", "decoder", "encoder", "encoder", "decoder"}));
-  EXPECT_TRUE(SequenceVaeTask(tiny("transformer"), 1).groups_to_update().empty());
+  EXPECT_TRUE(SequenceVaeTask(tiny_task("transformer"), 1).groups_to_update().empty());
 }
 
 TEST(SequenceVaeTask, InitialWeightsDependOnTheSeedAlone) {
-  const Options o = tiny("transformer");
+  const Options o = tiny_task("transformer");
   SequenceVaeTask a(o, 9), b(o, 9), c(o, 10);
   const auto pa = a.module().parameters(), pb = b.module().parameters(), pc = c.module().parameters();
   bool differs = false;

@@ -71,7 +71,7 @@ struct Outcome {
   int64_t called_at = 0;  // first step at which a collapse was called; 0: never
 };
 
-Outcome train(Options o, int64_t steps, int64_t look_every) {
+Outcome train_classed(Options o, int64_t steps, int64_t look_every) {
   o.monitor.update_frequency = look_every;
   SequenceVaeTask task(o, 3);
   const auto monitor = task.monitor();
@@ -98,10 +98,10 @@ Outcome train(Options o, int64_t steps, int64_t look_every) {
   return out;
 }
 
-bool slow() { return std::getenv("REDLINE_SLOW") != nullptr; }
+bool slow_runs() { return std::getenv("REDLINE_SLOW") != nullptr; }
 
 TEST(SequenceVaeTraining, AHealthyRunKeepsActiveUnitsSlow) {
-  const Outcome run = train(healthy_options(), slow() ? 2000 : 300, slow() ? 100 : 20);
+  const Outcome run = train_classed(healthy_options(), slow_runs() ? 2000 : 300, slow_runs() ? 100 : 20);
   EXPECT_EQ(run.called_at, 0);
   EXPECT_GE(run.last.at("posterior/active_units"), 2.0);
   EXPECT_GT(run.last.at("posterior/mutual_information"), 1.0);
@@ -109,7 +109,7 @@ TEST(SequenceVaeTraining, AHealthyRunKeepsActiveUnitsSlow) {
 }
 
 TEST(SequenceVaeTraining, AStrongDecoderWithoutAnnealingCollapsesAndTheMonitorSaysSoSlow) {
-  const Outcome run = train(strong_options(), slow() ? 2000 : 240, slow() ? 100 : 20);
+  const Outcome run = train_classed(strong_options(), slow_runs() ? 2000 : 240, slow_runs() ? 100 : 20);
   EXPECT_EQ(run.verdict.level, Collapse::Full);
   EXPECT_GT(run.called_at, 0);
   EXPECT_LE(run.called_at, 500);
@@ -118,7 +118,7 @@ TEST(SequenceVaeTraining, AStrongDecoderWithoutAnnealingCollapsesAndTheMonitorSa
 }
 
 TEST(SequenceVaeTraining, FreeBitsKeepTheCodeInUseSlow) {
-  const Outcome run = train(free_bits_options(), slow() ? 2000 : 240, slow() ? 100 : 20);
+  const Outcome run = train_classed(free_bits_options(), slow_runs() ? 2000 : 240, slow_runs() ? 100 : 20);
   EXPECT_EQ(run.called_at, 0);
   EXPECT_GE(run.last.at("posterior/active_units"), 1.0);
   EXPECT_GT(run.last.at("posterior/mutual_information"), 0.3);

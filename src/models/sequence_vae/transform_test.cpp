@@ -21,7 +21,7 @@ std::vector<int64_t> transformed(const Options& options, const data::Array& toke
   const auto out = sample.find("tokens")->as<int64_t>();
   return {out.begin(), out.end()};
 }
-std::string refusal(const Options& options, data::Sample sample) {
+std::string transform_refusal(const Options& options, data::Sample sample) {
   try {
     SequenceTransform(options).apply(sample, {});
   } catch (const DataError& error) {
@@ -29,7 +29,7 @@ std::string refusal(const Options& options, data::Sample sample) {
   }
   return "";
 }
-data::Sample with(const std::string& name, const data::Array& array) {
+data::Sample sample_with(const std::string& name, const data::Array& array) {
   data::Sample sample;
   sample.set(name, array);
   return sample;
@@ -63,17 +63,19 @@ TEST(SequenceTransform, RefusesWhatItCannotUseInWords) {
   Options options;
   options.vocab_size = 10;
   using ::testing::HasSubstr;
-  EXPECT_THAT(refusal(options, with("tokens", array_of<int64_t>(data::Dtype::I64, {3, 10}))),
+  EXPECT_THAT(transform_refusal(options, sample_with("tokens", array_of<int64_t>(data::Dtype::I64, {3, 10}))),
               HasSubstr("token 10 at position 1 is outside 0 to 9"));
-  EXPECT_THAT(refusal(options, with("tokens", array_of<int64_t>(data::Dtype::I64, {-1}))),
+  EXPECT_THAT(transform_refusal(options, sample_with("tokens", array_of<int64_t>(data::Dtype::I64, {-1}))),
               HasSubstr("token -1 at position 0"));
-  EXPECT_THAT(refusal(options, with("tokens", array_of<int64_t>(data::Dtype::I64, {}))), HasSubstr("empty sequence"));
-  EXPECT_THAT(refusal(options, with("tokens", array_of<float>(data::Dtype::F32, {1.0f}))),
+  EXPECT_THAT(transform_refusal(options, sample_with("tokens", array_of<int64_t>(data::Dtype::I64, {}))),
+              HasSubstr("empty sequence"));
+  EXPECT_THAT(transform_refusal(options, sample_with("tokens", array_of<float>(data::Dtype::F32, {1.0f}))),
               HasSubstr("model.input values"));
-  EXPECT_THAT(refusal(options, with("words", array_of<int64_t>(data::Dtype::I64, {1}))),
+  EXPECT_THAT(transform_refusal(options, sample_with("words", array_of<int64_t>(data::Dtype::I64, {1}))),
               HasSubstr("no column 'tokens'; there are: words"));
   options.add_start_end = false;
-  EXPECT_THAT(refusal(options, with("tokens", array_of<int64_t>(data::Dtype::I64, {1}))), HasSubstr("one token"));
+  EXPECT_THAT(transform_refusal(options, sample_with("tokens", array_of<int64_t>(data::Dtype::I64, {1}))),
+              HasSubstr("one token"));
 }
 
 TEST(SequenceTransform, ShapesRealValuesIntoSteps) {
@@ -82,13 +84,13 @@ TEST(SequenceTransform, ShapesRealValuesIntoSteps) {
   options.column = "x";
   options.input_dim = 2;
   options.max_sequence_length = 2;
-  data::Sample sample = with("x", array_of<double>(data::Dtype::F64, {1, 2, 3, 4, 5, 6}));
+  data::Sample sample = sample_with("x", array_of<double>(data::Dtype::F64, {1, 2, 3, 4, 5, 6}));
   SequenceTransform(options).apply(sample, {});
   EXPECT_EQ(sample.find("values")->shape(), (data::Shape{2, 2}));
   EXPECT_EQ(sample.find("values")->as<float>()[3], 4.0f);
-  EXPECT_THAT(refusal(options, with("x", array_of<float>(data::Dtype::F32, {1, 2, 3}))),
+  EXPECT_THAT(transform_refusal(options, sample_with("x", array_of<float>(data::Dtype::F32, {1, 2, 3}))),
               ::testing::HasSubstr("3 numbers"));
-  EXPECT_THAT(refusal(options, with("x", array_of<float>(data::Dtype::F32, {1, NAN}))),
+  EXPECT_THAT(transform_refusal(options, sample_with("x", array_of<float>(data::Dtype::F32, {1, NAN}))),
               ::testing::HasSubstr("not finite"));
 }
 
@@ -96,14 +98,14 @@ TEST(SequenceTransform, EmbeddingsGetZerosForStartAndEnd) {
   Options options;
   options.input = "embeddings";
   options.input_dim = 2;
-  data::Sample sample = with("tokens", array_of<int64_t>(data::Dtype::I64, {5, 6}));
+  data::Sample sample = sample_with("tokens", array_of<int64_t>(data::Dtype::I64, {5, 6}));
   sample.set("embeddings", array_of<float>(data::Dtype::F32, {1, 2, 3, 4}));
   SequenceTransform(options).apply(sample, {});
   const auto values = sample.find("embeddings")->as<float>();
   EXPECT_EQ(std::vector<float>(values.begin(), values.end()), (std::vector<float>{0, 0, 1, 2, 3, 4, 0, 0}));
-  data::Sample wrong = with("tokens", array_of<int64_t>(data::Dtype::I64, {5, 6, 7}));
+  data::Sample wrong = sample_with("tokens", array_of<int64_t>(data::Dtype::I64, {5, 6, 7}));
   wrong.set("embeddings", array_of<float>(data::Dtype::F32, {1, 2, 3, 4}));
-  EXPECT_THAT(refusal(options, wrong), ::testing::HasSubstr("2 embeddings for 3 tokens"));
+  EXPECT_THAT(transform_refusal(options, wrong), ::testing::HasSubstr("2 embeddings for 3 tokens"));
 }
 
 }  // namespace
