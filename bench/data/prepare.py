@@ -32,7 +32,7 @@ def pictures(env):
 
 def trained_on(env, kind, folder):
     """The training part of a generated data set, as the generator's own layout names it."""
-    candidates = {"speech": ["train.json", "train_manifest.json"], "other": ["train"]}[kind if kind == "speech" else "other"]
+    candidates = {"speech": ["train_manifest.json"], "other": ["train"]}[kind if kind == "speech" else "other"]
     for name in candidates:
         if (folder / name).exists():
             return folder / name

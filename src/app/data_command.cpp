@@ -1,9 +1,11 @@
 // redline data order|stats|bench|index|tar|synth: looks at, measures and prepares training data without training.
 // CONFIG is a job, or a file that holds only the keys of a data set: then the kind is told by --kind or by the names.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "app/command.h"
 #include "core/error.h"
@@ -103,13 +105,13 @@ DataJob read_data_job(const DataArguments& arguments, const CLI::App& command) {
 // --- order ---
 
 struct OrderArguments {
-  DataArguments data;
+  DataArguments from;
   int64_t epoch = 0, skip = 0, limit = -1;
   int ranks = 1, rank = 0;
 };
 
 void run_order(const OrderArguments& arguments, const CLI::App& command, const Globals& globals) {
-  DataJob job = read_data_job(arguments.data, command);
+  DataJob job = read_data_job(arguments.from, command);
   if (arguments.rank < 0 || arguments.rank >= arguments.ranks)
     throw ConfigError("--rank must be between 0 and --ranks minus 1.");
   if (arguments.epoch < 0 || arguments.skip < 0) throw ConfigError("--epoch and --skip count from 0.");
@@ -161,7 +163,7 @@ void run_order(const OrderArguments& arguments, const CLI::App& command, const G
 // --- stats ---
 
 struct StatsArguments {
-  DataArguments data;
+  DataArguments from;
   int buckets = 8;
   std::vector<int64_t> batch_sizes{1, 2, 4, 8, 16, 32, 64};
 };
@@ -186,7 +188,7 @@ Json stats_json(const data::LengthStats& stats, const data::FilterReport& filter
 }
 
 void run_stats(const StatsArguments& arguments, const CLI::App& command, const Globals& globals) {
-  const DataJob job = read_data_job(arguments.data, command);
+  const DataJob job = read_data_job(arguments.from, command);
   const data::OpenedData opened = data::open_data(job.dataset, job.needs);
   const auto planner = data::make_planner(job.dataset, job.needs, opened);
   const auto source = opened.source;
@@ -213,13 +215,13 @@ void run_stats(const StatsArguments& arguments, const CLI::App& command, const G
 // --- bench ---
 
 struct BenchArguments {
-  DataArguments data;
+  DataArguments from;
   int workers = -1;
   data::LoaderBenchOptions options;
 };
 
 void run_bench(const BenchArguments& arguments, const CLI::App& command, const Globals& globals) {
-  DataJob job = read_data_job(arguments.data, command);
+  DataJob job = read_data_job(arguments.from, command);
   if (arguments.workers >= 0) job.dataset.num_workers = arguments.workers;
   const data::LoaderBenchResult result =
       data::bench_loader([&] { return data::build_loader(job.dataset, job.needs); }, arguments.options);
@@ -341,7 +343,7 @@ void run_synth(const SynthArguments& arguments, const CLI::App& command, const G
 void add_order(CLI::App& parent, const Globals& globals) {
   auto arguments = std::make_shared<OrderArguments>();
   CLI::App* command = parent.add_subcommand("order", "Print the sample ids of each batch, as the plan has them");
-  add_data_arguments(*command, arguments->data);
+  add_data_arguments(*command, arguments->from);
   command->add_option("--epoch", arguments->epoch, "Epoch, from 0");
   command->add_option("--ranks", arguments->ranks, "Number of ranks")->check(CLI::Range(1, 65536));
   command->add_option("--rank", arguments->rank, "The rank to print, from 0");
@@ -354,7 +356,7 @@ void add_stats(CLI::App& parent, const Globals& globals) {
   auto arguments = std::make_shared<StatsArguments>();
   CLI::App* command =
       parent.add_subcommand("stats", "Lengths, and the share of padding per batch size with and without buckets");
-  add_data_arguments(*command, arguments->data);
+  add_data_arguments(*command, arguments->from);
   command->add_option("--buckets", arguments->buckets, "Buckets of the second column")->check(CLI::Range(2, 255));
   command->add_option("--batch-sizes", arguments->batch_sizes, "Batch sizes of the table")
       ->delimiter(',')
@@ -365,7 +367,7 @@ void add_stats(CLI::App& parent, const Globals& globals) {
 void add_bench(CLI::App& parent, const Globals& globals) {
   auto arguments = std::make_shared<BenchArguments>();
   CLI::App* command = parent.add_subcommand("bench", "Run the loader alone and measure it");
-  add_data_arguments(*command, arguments->data);
+  add_data_arguments(*command, arguments->from);
   command->add_option("--workers", arguments->workers, "Workers instead of the config's")->check(CLI::Range(0, 64));
   command->add_option("--seconds", arguments->options.seconds, "How long")->check(CLI::PositiveNumber);
   command->add_option("--batches", arguments->options.max_batches, "Stop after so many batches");
@@ -401,13 +403,13 @@ void add_preparation(CLI::App& parent, const Globals& globals) {
 }  // namespace
 
 void add_data_command(CLI::App& program, const Globals& globals) {
-  CLI::App* data = program.add_subcommand("data", "Look at, measure and prepare training data");
-  data->require_subcommand(1);
-  data->fallthrough();
-  add_order(*data, globals);
-  add_stats(*data, globals);
-  add_bench(*data, globals);
-  add_preparation(*data, globals);
+  CLI::App* parent = program.add_subcommand("data", "Look at, measure and prepare training data");
+  parent->require_subcommand(1);
+  parent->fallthrough();
+  add_order(*parent, globals);
+  add_stats(*parent, globals);
+  add_bench(*parent, globals);
+  add_preparation(*parent, globals);
 }
 
 }  // namespace redline::app

@@ -181,8 +181,7 @@ TEST(NameLists, OnePartPerInnerList) {
   EXPECT_THROW(lists("[]"), ConfigError);
   EXPECT_THROW(lists("[a, [b]]"), ConfigError);
   EXPECT_THROW(lists("{a: 1}"), ConfigError);
-  EXPECT_THROW(lists("\"?\?\?\""), std::exception)
-      << "a quoted marker is a name that does not exist, an unquoted one an error";
+  EXPECT_THROW(lists("?\?\?"), ConfigError) << "NeMo's marker for a value that must be given";
 }
 
 }  // namespace
