@@ -25,7 +25,7 @@ def test_version_names_all_three():
 def test_help_lists_the_commands():
     done = redline("--help")
     assert done.returncode == 0
-    for command in ("train", "machine", "options", "data", "probe", "report", "compare", "verify", "diff", "convert"):
+    for command in ("train", "machine", "options", "probe", "report", "compare", "verify", "diff", "convert"):
         assert command in done.stdout, command
 
 
