@@ -147,7 +147,7 @@ TEST(Trainer, StateContinuesBitByBitInTheMiddleOfAnEpoch) {
 }
 
 TEST(Trainer, TwoLoopsMayTakeTurns) {
-  Loop alone({}), a({}), b({"model.optim.lr=0.1"});
+  Loop alone, a, b({"model.optim.lr=0.1"});
   alone.trainer->run_steps(8);
   for (int i = 0; i < 4; ++i) {
     a.trainer->run_steps(2);

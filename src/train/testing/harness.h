@@ -23,7 +23,9 @@ struct Collected : LoopObserver {
   void validated(const LogValues& values) override { validations.push_back(values); }
   void event(const std::string& kind, const measure::FieldList& fields) override {
     events.push_back({"", kind, fields});
+    if (on_event) on_event(kind);
   }
+  std::function<void(const std::string& kind)> on_event;
   int64_t count(const std::string& kind) const;
   std::string text(const std::string& kind, const std::string& field) const;  // of the last such event
 
