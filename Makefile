@@ -42,7 +42,7 @@ bench: build     ## measure against the peers; writes bench/results
 	@bench/run $(BUILD)
 
 format:          ## format all C++ files
-	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i
+	@git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.h' 'bench/*.cpp' | xargs clang-format-14 -i
 
 docs: build      ## regenerate docs/options.md, docs/metrics.md and docs/guides.md
 	@tools/generate_docs $(BUILD)

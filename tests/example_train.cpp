@@ -1,5 +1,6 @@
-// `redline train` for the example task of docs/new_task.md, so that whole-process behaviour (signals, exit codes, kills, files read by
-// Python) is tested before and beside the real workloads. Called like it: example_train train [key=value ...] [--flags].
+// `redline train` for the example task of docs/new_task.md, so that whole-process behaviour (signals, exit codes,
+// kills, files read by Python) is tested before and beside the real workloads. Called like it: example_train train
+// [key=value ...] [--flags].
 #include <cstdio>
 #include <cstring>
 #include <exception>

@@ -22,8 +22,8 @@ struct Globals {
   std::string log_format = "text";
 };
 
-// CONFIG [overrides] as train, doctor, tune, probe and data share them: positional file or --config-path/--config-name, --preset,
-// and everything CLI11 does not know as overrides in the order typed.
+// CONFIG [overrides] as train, doctor, tune, probe and data share them: positional file or --config-path/--config-name,
+// --preset, and everything CLI11 does not know as overrides in the order typed.
 struct ConfigArguments {
   std::string config, config_path, config_name, preset;
   std::vector<std::string> options;  // --options k=v, --cfg-options k=v
@@ -31,7 +31,8 @@ struct ConfigArguments {
 };
 void add_config_arguments(CLI::App& command, ConfigArguments& arguments);
 
-// Thrown by a command whose answer is its exit code (compare, verify) after it has said everything; main only returns it.
+// Thrown by a command whose answer is its exit code (compare, verify) after it has said everything; main only returns
+// it.
 struct ExitWith {
   int code;
 };

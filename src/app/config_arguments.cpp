@@ -4,9 +4,11 @@
 namespace redline::app {
 
 void add_config_arguments(CLI::App& command, ConfigArguments& arguments) {
-  command.add_option("config", arguments.config, "A recipe (YAML file); the words after it are overrides: key=value, --key value");
+  command.add_option("config", arguments.config,
+                     "A recipe (YAML file); the words after it are overrides: key=value, --key value");
   command.add_option("--config-path", arguments.config_path, "Folder of the recipe, as in Hydra");
-  command.add_option("--config-name", arguments.config_name, "Name of the recipe in --config-path, with or without .yaml");
+  command.add_option("--config-name", arguments.config_name,
+                     "Name of the recipe in --config-path, with or without .yaml");
   command.add_option("--preset", arguments.preset, "A preset of the recipe (its `presets:`)");
   command.add_option("--options,--cfg-options", arguments.options, "More overrides as key=value, as in mmcv");
   command.allow_extras();

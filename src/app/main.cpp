@@ -1,4 +1,5 @@
-// redline: parses the command line, runs one command, and maps what was thrown to an exit code. The only catch in the program.
+// redline: parses the command line, runs one command, and maps what was thrown to an exit code. The only catch in the
+// program.
 #include <cstdio>
 #include <exception>
 
@@ -36,7 +37,8 @@ int run(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return program.exit(error);
-    std::fprintf(stderr, "error: %s\nRun 'redline --help' for the commands and their options.\n", printable(error.what()).c_str());
+    std::fprintf(stderr, "error: %s\nRun 'redline --help' for the commands and their options.\n",
+                 printable(error.what()).c_str());
     return static_cast<int>(ExitCode::Usage);
   }
 }
@@ -52,7 +54,9 @@ int main(int argc, char** argv) {
     log_error(error.what());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    log_error("Out of memory outside the tensors redline accounts for; lower num_workers, prefetch_factor or max_buffer_bytes.");
+    log_error(
+        "Out of memory outside the tensors redline accounts for; lower num_workers, prefetch_factor or "
+        "max_buffer_bytes.");
     return static_cast<int>(ExitCode::OutOfMemory);
   } catch (const std::exception& error) {
     log_error(error.what());

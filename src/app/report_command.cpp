@@ -28,7 +28,8 @@ report::RunPart load_part(const std::string& directory) {
   part.record = measure::read_run(directory);
   part.seen = doctor::observe(part.record.steps);
   MachineFacts machine;
-  if (!part.record.machine_json.empty()) machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
+  if (!part.record.machine_json.empty())
+    machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
   part.diagnosis = doctor::diagnose({}, part.seen, {}, machine);
   const auto card = std::filesystem::path(directory) / "tune_card.json";
   if (std::filesystem::exists(card)) part.card = measure::tune_card_from_json(read_file(card), card.string());

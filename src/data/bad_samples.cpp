@@ -17,7 +17,7 @@ namespace redline::data {
 namespace {
 constexpr int64_t kJudgeAfter = 1000;  // delivered rows before their bad fraction says anything
 constexpr int kNamedInLog = 10;
-}
+}  // namespace
 
 BadSampleLog::BadSampleLog(std::filesystem::path file, int64_t num_samples, BadSampleLimits limits, int rank)
     : file_(std::move(file)), num_samples_(num_samples), limits_(limits), rank_(rank) {

@@ -69,8 +69,9 @@ class Task {
   virtual std::map<std::string, double> finish_validation() { return {}; }
 
   virtual std::vector<ParameterGroup> parameter_groups() const { return {}; }  // empty: one group, all parameters
-  // Names of the groups the next optimiser step updates (weights, moments and weight decay); empty: all. Gradients and their norm
-  // are of all parameters either way. Asked once before each step; e.g. aggressive encoder training updates halves in turn.
+  // Names of the groups the next optimiser step updates (weights, moments and weight decay); empty: all. Gradients and
+  // their norm are of all parameters either way. Asked once before each step; e.g. aggressive encoder training updates
+  // halves in turn.
   virtual std::vector<std::string> groups_to_update() const { return {}; }
   // True when layers look across the batch: then the micro-batch size counts as `optimisation`.
   virtual bool batch_statistics() const { return false; }
