@@ -12,6 +12,7 @@ void add_config_arguments(CLI::App& command, ConfigArguments& arguments) {
   command.add_option("--preset", arguments.preset, "A preset of the recipe (its `presets:`)");
   command.add_option("--options,--cfg-options", arguments.options, "More overrides as key=value, as in mmcv");
   command.allow_extras();
+  command.fallthrough(false);  // what this command does not know is an override, not the program's
 }
 
 config::RequestSource ConfigArguments::source(const CLI::App& command) const {

@@ -197,7 +197,8 @@ std::vector<std::pair<std::string, const IndexEntry*>> SchemaIndex::bare_flags()
   std::vector<std::pair<std::string, const IndexEntry*>> flags;
   for (const Bare& one : bare_words()) {
     if (!flags.empty() && flags.back().first == one.word) {
-      if (one.rank == 3 && flags.back().second->parent->sections.empty()) flags.back().second = nullptr;  // ambiguous
+      const IndexEntry*& known = flags.back().second;
+      if (known != nullptr && one.rank == 3 && known->parent->sections.empty()) known = nullptr;  // ambiguous
       continue;
     }
     flags.emplace_back(one.word, one.entry);
