@@ -87,7 +87,8 @@ CsvFile::~CsvFile() = default;
 
 void CsvFile::row(int64_t step, const std::map<std::string, double>& values) {
   if (values.empty()) return;
-  REDLINE_CHECK(step > impl_->last_step, "a CSV file has one row per step, in order");
+  // A step may have several rows: what was logged, what validation and what a monitor found.
+  REDLINE_CHECK(step >= impl_->last_step, "the rows of a CSV file are in the order of steps");
   impl_->add_columns(values);
   std::string line = std::to_string(step);
   for (size_t i = 1; i < impl_->columns.size(); ++i) {

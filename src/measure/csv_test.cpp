@@ -28,7 +28,8 @@ TEST_F(Csv, NewColumnsFillEarlierRowsWithNothing) {
   file.row(3, {});
   file.row(4, {{"accuracy", std::nan("")}, {"loss", -HUGE_VAL}});
   EXPECT_EQ(read_file(path_), "step,loss,val_loss,accuracy\n1,0.5,,\n2,0.25,1,\n4,-inf,,nan\n");
-  EXPECT_THROW(file.row(4, {{"loss", 1}}), InternalError);
+  file.row(4, {{"val_loss", 2.0}});  // a second row of the same step
+  EXPECT_THROW(file.row(3, {{"loss", 1}}), InternalError);
 }
 
 TEST_F(Csv, ResumeKeepsRowsUpToItsStepAndDropsATornOne) {

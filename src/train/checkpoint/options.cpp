@@ -52,6 +52,9 @@ config::Table<CheckpointConfig> CheckpointConfig::fields() {
       .add("on_error", &T::on_error,
            "When a generation cannot be written twice in a row: train on and end with exit code 7, or stop at once.")
       .choices({"warn", "stop"});
+  table.accept("always_save_nemo", {},
+               "checkpoints are safetensors; `redline convert` exports them under NeMo's names");
+  table.accept("filename", {}, "generations are named after their step");
   return table;
 }
 
