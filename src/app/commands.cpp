@@ -7,6 +7,7 @@ void add_train_command(CLI::App& program, const Globals& globals);
 void add_eval_command(CLI::App& program, const Globals& globals);
 void add_predict_command(CLI::App& program, const Globals& globals);
 void add_probe_command(CLI::App& program, const Globals& globals);
+void add_data_command(CLI::App& program, const Globals& globals);
 void add_doctor_command(CLI::App& program, const Globals& globals);
 void add_report_command(CLI::App& program, const Globals& globals);
 void add_compare_command(CLI::App& program, const Globals& globals);
@@ -20,9 +21,9 @@ void add_options_command(CLI::App& program, const Globals& globals);
 
 const std::vector<AddCommand>& commands() {
   static const std::vector<AddCommand> list = {
-      add_train_command,  add_eval_command,    add_predict_command, add_probe_command,  add_doctor_command,
-      add_report_command, add_compare_command, add_verify_command,  add_diff_command,   add_convert_command,
-      add_chaos_command,  add_machine_command, add_options_command, add_sample_command,
+      add_train_command,   add_eval_command,   add_predict_command, add_probe_command,   add_data_command,
+      add_doctor_command,  add_report_command, add_compare_command, add_verify_command,  add_diff_command,
+      add_convert_command, add_chaos_command,  add_machine_command, add_options_command, add_sample_command,
   };
   return list;
 }

@@ -22,4 +22,4 @@ list(APPEND MODELS_SOURCES
   speech_ssl/subsampling_fused.cpp
   speech_ssl/subsampling_kernels.cpp
   speech_ssl/work_estimate.cpp)
-list(APPEND MODELS_TESTS)
+list(APPEND MODELS_TESTS speech_ssl/model_test.cpp)
