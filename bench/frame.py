@@ -23,9 +23,11 @@ class Bar:
     figure: str                 # key in the variants' JSON
     better: str                 # variant that should win, usually "redline"
     reference: str              # variant (or several separated by "|": the best of them) it is compared with
-    at_least: float             # the bar as a ratio >= 1 means "better is that many times better"
+    at_least: float = 1.0       # the bar as a ratio >= 1 means "better is that many times better"
     smaller_is_better: bool = False
     sentence: str = ""
+    extra_at_most: float = None  # instead of a ratio: the figure of `better` may exceed the reference's by at most this
+    at_most: float = None        # instead of a ratio: the figure of `better` itself may be at most this (reference = better)
 
 
 @dataclasses.dataclass
@@ -95,8 +97,13 @@ def judge(workload, figures):
         better = [f[bar.figure] for f in figures[bar.better]]
         reference = [f[bar.figure] for f in figures[best]]
         ratio, low, high = bootstrap_ratio(better, reference, bar.smaller_is_better)
+        extra = statistics.median(better) - statistics.median(reference)
+        if bar.at_most is not None:
+            met = statistics.median(better) <= bar.at_most
+        else:
+            met = ratio >= bar.at_least if bar.extra_at_most is None else extra <= bar.extra_at_most
         rows.append({"figure": bar.figure, "better": bar.better, "reference": best, "ratio": ratio, "low": low, "high": high,
-                     "bar": bar.at_least, "met": ratio >= bar.at_least, "sentence": bar.sentence,
+                     "bar": bar.at_least, "extra": extra, "extra_at_most": bar.extra_at_most, "at_most": bar.at_most, "met": met, "sentence": bar.sentence,
                      "better_median": statistics.median(better), "reference_median": statistics.median(reference)})
     return rows
 
@@ -106,13 +113,19 @@ def machine_facts(redline):
     return json.loads(done.stdout) if done.returncode == 0 else {"error": done.stderr[-500:]}
 
 
+def bar_text(row):
+    if row["at_most"] is not None:
+        return f"{row['better_median']:.4g} of at most {row['at_most']:g}"
+    return f"{row['bar']:g}×" if row["extra_at_most"] is None else f"{row['extra']:+.4g} of {row['extra_at_most']:+.4g} allowed"
+
+
 def markdown(workload, rows, figures, facts):
     lines = [f"## {workload.name}", "", workload.sentence, ""]
     lines += ["| figure | redline | best peer | ratio (95 % interval) | bar | met |", "|---|---|---|---|---|---|"]
     for row in rows:
         lines.append(f"| {row['figure']}{': ' + row['sentence'] if row['sentence'] else ''} | {row['better']} {row['better_median']:.4g} | "
                      f"{row['reference']} {row['reference_median']:.4g} | {row['ratio']:.2f}× ({row['low']:.2f} – {row['high']:.2f}) | "
-                     f"{row['bar']:g}× | {'yes' if row['met'] else '**no**'} |")
+                     f"{bar_text(row)} | {'yes' if row['met'] else '**no**'} |")
     keys = sorted({key for values in figures.values() for f in values for key, v in f.items() if isinstance(v, (int, float))})
     lines += ["", "All variants, medians:", "", "| variant | " + " | ".join(keys) + " |", "|---|" + "---|" * len(keys)]
     for name, values in figures.items():
@@ -155,6 +168,6 @@ def main(argv):
         page = write_results(workload, rows, figures, facts)
         for row in rows:
             missed += not row["met"]
-            print(f"  {row['figure']}: {row['ratio']:.2f}x ({row['low']:.2f} - {row['high']:.2f}), bar {row['bar']:g}x: {'met' if row['met'] else 'MISSED'}")
+            print(f"  {row['figure']}: {row['ratio']:.2f}x ({row['low']:.2f} - {row['high']:.2f}), bar {bar_text(row)}: {'met' if row['met'] else 'MISSED'}")
         print(f"  -> {page.relative_to(ROOT)}")
     return 1 if missed else 0

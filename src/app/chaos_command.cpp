@@ -28,12 +28,11 @@ struct ChaosArguments {
 std::vector<std::string> train_words(const ChaosArguments& arguments, const CLI::App& command) {
   std::vector<std::string> words = {std::filesystem::read_symlink("/proc/self/exe").string(), "--quiet", "train"};
   const ConfigArguments& config = arguments.config;
-  if (!config.config.empty()) words.push_back(config.config);
+  for (const std::string& word : command.remaining()) words.push_back(word);  // the recipe is among them
   if (!config.config_path.empty()) words.insert(words.end(), {"--config-path", config.config_path});
   if (!config.config_name.empty()) words.insert(words.end(), {"--config-name", config.config_name});
   if (!config.preset.empty()) words.insert(words.end(), {"--preset", config.preset});
   for (const std::string& option : config.options) words.insert(words.end(), {"--options", option});
-  for (const std::string& word : command.remaining()) words.push_back(word);
   return words;
 }
 

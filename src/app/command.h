@@ -22,10 +22,10 @@ struct Globals {
   std::string log_format = "text";
 };
 
-// CONFIG [overrides] as train, doctor, tune, probe and data share them: positional file or --config-path/--config-name,
+// CONFIG [overrides] as train, doctor, tune, probe and data share them: the recipe or --config-path/--config-name,
 // --preset, and everything CLI11 does not know as overrides in the order typed.
 struct ConfigArguments {
-  std::string config, config_path, config_name, preset;
+  std::string config_path, config_name, preset;
   std::vector<std::string> options;  // --options k=v, --cfg-options k=v
   config::RequestSource source(const CLI::App& command) const;
 };

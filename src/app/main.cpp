@@ -13,24 +13,39 @@ using namespace redline;
 
 namespace {
 
-void add_globals(CLI::App& program, app::Globals& globals) {
-  program.add_flag("--json", globals.json, "Answer as JSON on stdout");
-  program.add_flag("-v,--verbose", globals.verbose, "Say more");
-  program.add_flag("-q,--quiet", globals.quiet, "Only warnings and errors");
-  program.add_option("--color", globals.color, "auto, always or never (NO_COLOR and TERM=dumb are obeyed)")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
-  program.add_option("--log-format", globals.log_format, "text or json")->check(CLI::IsMember({"text", "json"}));
-  program.set_version_flag("--version", app::version_text);
-  program.require_subcommand(0, 1);
-  program.fallthrough();
+void add_globals(CLI::App& command, app::Globals& globals, const std::string& group) {
+  command.add_flag("--json", globals.json, "Answer as JSON on stdout")->group(group);
+  command.add_flag("-v,--verbose", globals.verbose, "Say more")->group(group);
+  command.add_flag("-q,--quiet", globals.quiet, "Only warnings and errors")->group(group);
+  command.add_option("--color", globals.color, "auto, always or never (NO_COLOR and TERM=dumb are obeyed)")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->group(group);
+  command.add_option("--log-format", globals.log_format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->group(group);
+}
+
+// A command that takes overrides keeps the words it does not know, so they never fall through to the program: its
+// options are repeated there, unlisted.
+void share_globals(CLI::App& parent, app::Globals& globals) {
+  for (CLI::App* command : parent.get_subcommands([](const CLI::App* /*any*/) { return true; })) {
+    share_globals(*command, globals);
+    if (!command->get_allow_extras()) continue;
+    command->fallthrough(false);
+    add_globals(*command, globals, "");
+  }
 }
 
 int run(int argc, char** argv) {
   CLI::App program("redline makes deep-learning training fast, and proves it.", "redline");
   app::Globals globals;
-  add_globals(program, globals);
+  add_globals(program, globals, "Everywhere");
+  program.set_version_flag("--version", app::version_text);
+  program.require_subcommand(0, 1);
+  program.fallthrough();
   program.parse_complete_callback([&] { app::apply_globals(globals); });
   for (app::AddCommand add : app::commands()) add(program, globals);
+  share_globals(program, globals);
   try {
     program.parse(argc, argv);
     if (program.get_subcommands().empty()) std::fputs(program.help().c_str(), stdout);

@@ -1,0 +1,2 @@
+// Linked to LibTorch, does nothing: what loading the libraries alone costs a command.
+int main() { return 0; }
