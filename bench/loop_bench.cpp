@@ -1,49 +1,14 @@
 // What redline's loop adds to a step: against a bare hand-written LibTorch loop on the same model, data and fused
 // optimiser kernel, with all recording on (run record, TensorBoard, CSV, memory accounting, guards). Bars: at most 3 %
-// at 1 ms; logging every step instead of every 50 at most 2 % at 10 ms.
-#include <stdlib.h>
+// at 1 ms; logging every step instead of every 50 at most 2 % at 10 ms. The last line is JSON for workloads/loop.py.
 #include <torch/torch.h>
 
-#include <filesystem>
-
-#include "device/machine.h"
-#include "device/memory.h"
+#include "example_setup.h"
 #include "interleave.h"
 #include "train/loop/batches.h"
-#include "train/run/run_observer.h"
-#include "train/run/training_run.h"
-#include "train/testing/example_task.h"
 
 namespace redline::bench {
 namespace {
-
-struct Setup {
-  Setup(const std::vector<std::string>& overrides, const std::filesystem::path& folder) {
-    example::register_curve(registry);
-    config::RequestSource source;
-    source.overrides = {"task=curve", "model.train_ds.num_workers=1", "trainer.intra_op_threads=1",
-                        "trainer.max_steps=-1", "model.dropout=0.1"};
-    source.overrides.insert(source.overrides.end(), overrides.begin(), overrides.end());
-    job = train::Job::read(registry, source, device::read_machine_facts());
-    train::prepare_process(*job);
-    task = job->build_task();
-    loader = job->build_loader(*task, train::Job::Part::Train, {});
-    if (folder.empty()) return;
-    writer = std::make_unique<measure::RunWriter>(folder, true, train::metric_table(*task));
-    observer = std::make_unique<train::RunObserver>(
-        *writer, *task, train::RunObserverSettings{true, true, true, 0, -1, std::nullopt, 0});
-    trainer = std::make_unique<train::Trainer>(
-        train::Trainer::Parts{*task, *loader, nullptr, nullptr, observer.get(), nullptr},
-        train::make_loop_settings(*job, *task, *loader));
-  }
-  task::Registry registry;
-  std::unique_ptr<train::Job> job;
-  std::unique_ptr<task::Task> task;
-  std::unique_ptr<data::Loader> loader;
-  std::unique_ptr<measure::RunWriter> writer;
-  std::unique_ptr<train::RunObserver> observer;
-  std::unique_ptr<train::Trainer> trainer;
-};
 
 // What one writes by hand: next batch, loss, backward, fused AdamW, zero_grad; the loss is read once per step.
 struct BareLoop {
@@ -81,56 +46,64 @@ struct BareLoop {
   double sink = 0;
 };
 
-std::filesystem::path scratch() {
-  std::string name = (std::filesystem::temp_directory_path() / "redline_bench_XXXXXX").string();
-  return mkdtemp(name.data());
+// Extra time of b over a, in per cent.
+double extra_percent(const Comparison& c) { return (1 / c.estimate.ratio - 1) * 100; }
+
+void print_extra(const char* name, const char* a, const char* b, const Comparison& c, int steps) {
+  fmt::print("{:<44} {} {:.3f} ms, {} {:.3f} ms a step: {:+.2f} % [{:+.2f}, {:+.2f}]\n", name, a,
+             c.a_seconds * 1e3 / steps, b, c.b_seconds * 1e3 / steps, extra_percent(c),
+             (1 / c.estimate.interval.high - 1) * 100, (1 / c.estimate.interval.low - 1) * 100);
 }
 
-void overhead(const char* name, const std::vector<std::string>& size, int repeats) {
+Comparison overhead(const char* name, std::vector<std::string> options, int repeats) {
   const std::filesystem::path folder = scratch();
+  options.push_back("trainer.log_every_n_steps=50");
+  Comparison c;
   {
-    std::vector<std::string> options = size;
-    options.push_back("trainer.log_every_n_steps=50");
     Setup bare_setup(options, {}), full_setup(options, folder / "run");
     BareLoop bare(bare_setup);
-    const Comparison c = compare(
+    c = compare(
         [&] {
           for (int i = 0; i < repeats; ++i) bare.step();
         },
         [&] { full_setup.trainer->run_steps(repeats); }, 15, 1);
-    fmt::print("{:<44} bare {:.3f} ms, redline {:.3f} ms a step: {:+.2f} % [{:+.2f}, {:+.2f}]\n", name,
-               c.a_seconds * 1e3 / repeats, c.b_seconds * 1e3 / repeats, (1 / c.estimate.ratio - 1) * 100,
-               (1 / c.estimate.interval.high - 1) * 100, (1 / c.estimate.interval.low - 1) * 100);
+    print_extra(name, "bare", "redline", c, repeats);
   }
   std::filesystem::remove_all(folder);
+  return c;
 }
 
-void logging(const std::vector<std::string>& size) {
+Comparison logging(const std::vector<std::string>& size) {
   const std::filesystem::path folder = scratch();
+  Comparison c;
   {
     std::vector<std::string> rare = size, often = size;
     rare.push_back("trainer.log_every_n_steps=50");
     often.push_back("trainer.log_every_n_steps=1");
     Setup a(rare, folder / "a"), b(often, folder / "b");
-    const Comparison c = compare([&] { a.trainer->run_steps(50); }, [&] { b.trainer->run_steps(50); }, 12, 1);
-    fmt::print("{:<44} every 50 {:.3f} ms, every step {:.3f} ms: {:+.2f} % [{:+.2f}, {:+.2f}]\n", "logging",
-               c.a_seconds * 20, c.b_seconds * 20, (1 / c.estimate.ratio - 1) * 100,
-               (1 / c.estimate.interval.high - 1) * 100, (1 / c.estimate.interval.low - 1) * 100);
+    c = compare([&] { a.trainer->run_steps(50); }, [&] { b.trainer->run_steps(50); }, 12, 1);
+    print_extra("logging", "every 50", "every step", c, 50);
   }
   std::filesystem::remove_all(folder);
+  return c;
 }
 
 }  // namespace
 }  // namespace redline::bench
 
 int main() {
+  using namespace redline::bench;
   // About 1 ms and 10 ms on the machines at hand; the printed step time says what it was.
   const std::vector<std::string> one = {"model.train_ds.batch_size=32", "model.hidden=512", "model.features=64",
                                         "model.samples=2048"};
   const std::vector<std::string> ten = {"model.train_ds.batch_size=64", "model.hidden=2048", "model.features=128",
                                         "model.samples=2048"};
-  redline::bench::overhead("loop with all recording, small step", one, 100);
-  redline::bench::overhead("loop with all recording, larger step", ten, 20);
-  redline::bench::logging(ten);
+  const Comparison small = overhead("loop with all recording, small step", one, 100);
+  const Comparison large = overhead("loop with all recording, larger step", ten, 20);
+  const Comparison logs = logging(ten);
+  fmt::print(
+      "{{\"overhead_percent\": {}, \"small_step_milliseconds\": {}, \"overhead_percent_larger_step\": {}, "
+      "\"logging_percent\": {}, \"larger_step_milliseconds\": {}}}\n",
+      extra_percent(small), small.a_seconds * 10, extra_percent(large), extra_percent(logs), logs.a_seconds * 20);
   return 0;
 }

@@ -1,10 +1,10 @@
 // The optimiser step at 20 M parameters: redline's (check, norm, fused step) against torch::optim::AdamW. Bar: at least
-// 5 times faster. With --seconds N it only repeats redline's bare step and prints JSON, for the comparison with
-// Python's fused AdamW (bench/workloads/optimiser.py).
+// 5 times faster. With a variant (torch, redline, clipped) and seconds it only repeats that
+// one and prints JSON, for bench/workloads/optimiser.py, which adds Python's fused AdamW.
 #include <torch/optim/adamw.h>
 #include <torch/torch.h>
 
-#include <cstring>
+#include <functional>
 
 #include "core/strings.h"
 #include "interleave.h"
@@ -28,22 +28,36 @@ std::vector<torch::Tensor> make_parameters() {
 
 train::Optimizer make_optimizer(const std::vector<torch::Tensor>& parameters) {
   std::vector<train::OptimizedParameter> named;
-  for (size_t i = 0; i < parameters.size(); ++i) named.push_back({"p" + std::to_string(i), parameters[i], 1.0, 0.01});
+  for (size_t i = 0; i < parameters.size(); ++i) named.push_back({fmt::format("p{}", i), parameters[i], 1.0, 0.01});
   return {train::OptimizerSettings{}, named};
 }
 
-int print_json(double seconds) {
-  const auto parameters = make_parameters();
-  train::Optimizer optimizer = make_optimizer(parameters);
+// The median of steps made for so many seconds, as JSON for workloads/optimiser.py.
+int print_json(double seconds, const std::function<void()>& step) {
   std::vector<double> times;
   const int64_t begin = now_ns();
   while (seconds_between(begin, now_ns()) < seconds) {
     const int64_t start = now_ns();
-    optimizer.step(1e-3, 1.0);
+    step();
     times.push_back(seconds_between(start, now_ns()));
   }
   fmt::print("{{\"step_seconds\": {}}}\n", measure::median(times));
   return 0;
+}
+
+int print_one(const std::string& which, double seconds) {
+  const auto parameters = make_parameters();
+  if (which == "torch") {
+    torch::optim::AdamW reference(parameters, torch::optim::AdamWOptions(1e-3).weight_decay(0.01));
+    return print_json(seconds, [&] { reference.step(); });
+  }
+  train::Optimizer optimizer = make_optimizer(parameters);
+  if (which == "redline") return print_json(seconds, [&] { optimizer.step(1e-3, 1.0); });
+  // As in a run that clips: norm and check first, the divisor applied on the way.
+  return print_json(seconds, [&] {
+    const train::GradientCheck check = train::check_gradients(optimizer.gradients());
+    optimizer.step(1e-3, 1.0 / train::clip_factor(check.norm, 1e-3));
+  });
 }
 
 void compare_all() {
@@ -72,8 +86,7 @@ void compare_all() {
 }  // namespace redline::bench
 
 int main(int argc, char** argv) {
-  if (argc == 3 && std::strcmp(argv[1], "--seconds") == 0)
-    return redline::bench::print_json(redline::parse_double(argv[2]).value_or(2));
+  if (argc == 3) return redline::bench::print_one(argv[1], redline::parse_double(argv[2]).value_or(2));
   redline::bench::compare_all();
   return 0;
 }

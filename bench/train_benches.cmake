@@ -1,7 +1,9 @@
 # What the loop, the optimiser and keyed dropout cost, each interleaved with what they replace.
-foreach(name dropout optimiser loop)
+foreach(name dropout optimiser loop guards)
   add_executable(${name}_bench ${name}_bench.cpp)
   target_link_libraries(${name}_bench PRIVATE redline_flags redline_train redline_measure)
   redline_use_torch_pch(${name}_bench)
 endforeach()
-target_sources(loop_bench PRIVATE ${CMAKE_SOURCE_DIR}/src/train/testing/example_task.cpp)
+foreach(name loop guards)
+  target_sources(${name}_bench PRIVATE ${CMAKE_SOURCE_DIR}/src/train/testing/example_task.cpp)
+endforeach()

@@ -52,9 +52,12 @@ nlohmann::json diff_json(const train::DiffResult& result) {
 void print_diff(const train::DiffResult& result) {
   if (result.first_step) {
     const train::StepDifference& first = *result.first_step;
-    fmt::print("first different step: {} ({}): A {} [{:016x}]  B {} [{:016x}]\n", first.step, first.what,
-               format_double(first.a), std::bit_cast<uint64_t>(first.a), format_double(first.b),
-               std::bit_cast<uint64_t>(first.b));
+    if (starts_with(first.what, "only"))
+      fmt::print("first different step: {} is {}\n", first.step, first.what);
+    else
+      fmt::print("first different step: {} ({}): A {} [{:016x}]  B {} [{:016x}]\n", first.step, first.what,
+                 format_double(first.a), std::bit_cast<uint64_t>(first.a), format_double(first.b),
+                 std::bit_cast<uint64_t>(first.b));
     fmt::print("{} of {} common steps differ\n", result.steps_different, result.steps_compared);
   } else if (result.steps_compared > 0) {
     fmt::print("{} steps: equal bit for bit\n", result.steps_compared);

@@ -6,6 +6,7 @@
 
 #include "app/command.h"
 #include "core/error.h"
+#include "core/strings.h"
 #include "device/machine.h"
 #include "models/register.h"
 #include "train/job/weights.h"
@@ -30,7 +31,20 @@ std::vector<std::string> data_overrides(const task::Task& task, const std::strin
           "model.validation_ds.synth=null", "model.validation_ds.shuffle=false", "model.validation_ds.drop_last=false"};
 }
 
+// Said before the work, not after it.
+void check_paths(const PredictArguments& arguments) {
+  const std::filesystem::path out = arguments.out;
+  if (out.extension() != ".safetensors" && out.extension() != ".parquet")
+    throw ConfigError(fmt::format("--out is '{}'; it must end in .safetensors or .parquet.", printable(arguments.out)));
+  if (const auto folder = std::filesystem::absolute(out).parent_path(); !std::filesystem::is_directory(folder))
+    throw ConfigError(fmt::format("--out is '{}', but there is no folder '{}'.", printable(arguments.out),
+                                  printable(folder.string())));
+  if (!std::filesystem::exists(arguments.data))
+    throw DataError(fmt::format("There is nothing at '{}' to predict on; check the path.", printable(arguments.data)));
+}
+
 void run_predict(const PredictArguments& arguments, const CLI::App& command, const Globals& globals) {
+  check_paths(arguments);
   task::Registry registry;
   models::register_all(registry);
   const MachineFacts machine = device::read_machine_facts();

@@ -145,7 +145,7 @@ std::optional<StepDifference> first_step_difference(const std::vector<measure::S
     }
     if (!found) continue;
     if (!first) first = found;
-    if (different != nullptr) ++*different;
+    if (different != nullptr && in_a != rows_a.end() && in_b != rows_b.end()) ++*different;
   }
   return first;
 }

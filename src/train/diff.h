@@ -29,7 +29,7 @@ struct TensorDifference {
 struct DiffResult {
   int64_t steps_compared = 0;
   std::optional<StepDifference> first_step;
-  int64_t steps_different = 0;
+  int64_t steps_different = 0;  // of those compared: in both runs
   std::optional<int64_t> generation;  // the step of the generations compared
   int64_t tensors_compared = 0;
   std::vector<TensorDifference> tensors;  // in the order of the file
@@ -42,7 +42,8 @@ struct DiffResult {
 // Each side a run directory, a generation or a .safetensors file. Steps and configs are compared when both are runs.
 DiffResult diff_paths(const std::filesystem::path& a, const std::filesystem::path& b);
 
-// The parts, on values in memory. Rows are compared by step number; a later row of the same step wins.
+// The parts, on values in memory. Rows are compared by step number; a later row of the same step wins. `different`
+// counts among the compared ones; a step of one side only may still be the first difference.
 std::optional<StepDifference> first_step_difference(const std::vector<measure::StepRow>& a,
                                                     const std::vector<measure::StepRow>& b, int64_t* compared = nullptr,
                                                     int64_t* different = nullptr);

@@ -51,6 +51,11 @@ TEST(Diff, LaterRowsOfAStepWinAndOtherColumnsCount) {
   EXPECT_FALSE(first_step_difference(a, b, &compared, &different).has_value());
   EXPECT_EQ(compared, 3);
   EXPECT_EQ(different, 0);
+  auto longer = a;
+  longer.push_back(losses({0, 0, 0, 4})[3]);
+  EXPECT_EQ(first_step_difference(longer, a, &(compared = 0), &different)->what, "only in A");
+  EXPECT_EQ(compared, 3);
+  EXPECT_EQ(different, 0);  // of the steps in both
   b[2].grad_norm = 0.5;
   EXPECT_EQ(first_step_difference(a, b)->what, "grad_norm");
   b[2].learning_rate = 0.5;

@@ -1,10 +1,10 @@
 # The training loop, its guards, and what starts it: jobs, runs, trials, probe, evaluation.
 list(APPEND TRAIN_SOURCES
   job/job.cpp job/loop_settings.cpp job/summary.cpp job/weights.cpp
-  loop/batches.cpp loop/cadence.cpp loop/drift_watch.cpp loop/early_stopping.cpp loop/log_window.cpp loop/loop_state.cpp
+  loop/batches.cpp loop/cadence.cpp loop/drift_watch.cpp loop/early_stopping.cpp loop/log_window.cpp loop/loop_state.cpp loop/memory_watch.cpp
   loop/non_finite.cpp loop/operator_watch.cpp loop/precision_guard.cpp loop/replay_copy.cpp loop/signals.cpp
   loop/step_compute.cpp loop/step_feed.cpp loop/trainer.cpp loop/trainer_repair.cpp loop/trainer_step.cpp loop/validation.cpp
-  optim/ema.cpp optim/gradients.cpp optim/loss_scaler.cpp optim/optimizer.cpp optim/parameter_rules.cpp optim/schedule.cpp
+  optim/adam_kernel.cpp optim/ema.cpp optim/gradients.cpp optim/loss_scaler.cpp optim/optimizer.cpp optim/parameter_rules.cpp optim/schedule.cpp
   options/exp_manager_options.cpp options/optim_options.cpp options/trainer_options.cpp
   run/evaluate.cpp run/predictions_parquet.cpp run/probe.cpp run/run_observer.cpp run/training_run.cpp run/trial.cpp)
 list(APPEND TRAIN_TESTS

@@ -6,7 +6,6 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/build_loader.h"
 #include "device/rates.h"
 
 namespace redline::train {
@@ -102,8 +101,12 @@ void Job::resolve_precision(const JobOptions& options) {
   if (asked != Precision::Fp32 && on_cpu && options.measure_rates && machine_.gemm_fp32_gflops <= 0) {
     device::RateOptions quick;
     quick.seconds_per_probe = 0.05;
-    device::measure_rates(machine_, quick);
+    const device::RateReport report = device::measure_rates(machine_, quick);
+    const double half = asked == Precision::Fp16Mixed ? machine_.gemm_fp16_gflops : machine_.gemm_bf16_gflops;
+    const bool far_apart = half * 3 < machine_.gemm_fp32_gflops || machine_.gemm_fp32_gflops * 3 < half;
+    if (report.cpu_share < device::kQuietCpuShare && !far_apart) machine_.gemm_fp32_gflops = 0;  // as if not measured
   }
+  precision_was_chosen_ = asked == Precision::Fp16Mixed && !trainer_.precision_strict && on_cpu;
   precision_ = choose_precision(asked, trainer_.precision_strict, machine_, on_cpu);
   trainer_.precision.set(precision_name(precision_.precision));
 }
@@ -118,6 +121,8 @@ void Job::resolve(const JobOptions& options) {
   if (trainer_.gpu_ids && device().is_cpu()) log_info("--gpu-ids has no effect: this run is on the CPU.");
   if (trainer_.devices.value() == "-1" && device().is_cpu())
     log_info("trainer.devices -1: there is no GPU, so one process on the CPU.");
+  else if (const std::string& devices = trainer_.devices.value(); devices != "-1" && devices != "1")
+    log_warning(fmt::format("trainer.devices {}: there are no ranks yet; the job runs as one process.", devices));
   const auto resolve_data = [&](data::DatasetConfig& dataset) {
     dataset.resolve(machine_, root_.seed);
     if (dataset.given()) dataset.check();
@@ -155,6 +160,12 @@ void Job::set_intra_op_threads(int64_t threads) {
   resolved_ = config::snapshot(schema_, bound_);
 }
 
+void Job::set_precision(const std::string& name) {
+  precision_.precision = parse_precision(name);
+  trainer_.precision.set(name);
+  resolved_ = config::snapshot(schema_, bound_);
+}
+
 bool Job::channels_last(const task::Task& task) const {
   return trainer_.channels_last.is_auto() ? task.supports_channels_last() : trainer_.channels_last.value();
 }
@@ -170,24 +181,29 @@ std::unique_ptr<task::Task> Job::build_task() const {
   return task;
 }
 
-std::unique_ptr<data::Loader> Job::build_loader(const task::Task& task, Part part,
-                                                const std::filesystem::path& run_directory) const {
-  const data::DatasetConfig& dataset = part == Part::Train        ? train_ds_
-                                       : part == Part::Validation ? validation_ds_
-                                                                  : test_ds_;
+data::TaskNeeds Job::task_needs(const task::Task& task, Part part) const {
   data::TaskNeeds needs;
   needs.source_kind = task.source_kind();
   needs.training = part == Part::Train;
   if (needs.source_kind == "tensors") needs.source = task.source(needs.training);
-  if (!dataset.given() && needs.source == nullptr) {
-    if (part != Part::Train) return nullptr;
-    throw ConfigError("The job names no training data: give model.train_ds.manifest_filepath, .path or .synth.");
-  }
   needs.collate = task.collate();
   needs.sample_transform = task.sample_transform();
   needs.group_transform = task.group_transform();
   needs.batch_statistics = task.batch_statistics();
   needs.accumulate = part == Part::Train ? trainer_.accumulate_grad_batches : 1;
+  return needs;
+}
+
+std::unique_ptr<data::Loader> Job::build_loader(const task::Task& task, Part part,
+                                                const std::filesystem::path& run_directory) const {
+  const data::DatasetConfig& dataset = part == Part::Train        ? train_ds_
+                                       : part == Part::Validation ? validation_ds_
+                                                                  : test_ds_;
+  data::TaskNeeds needs = task_needs(task, part);
+  if (!dataset.given() && needs.source == nullptr) {
+    if (part != Part::Train) return nullptr;
+    throw ConfigError("The job names no training data: give model.train_ds.manifest_filepath, .path or .synth.");
+  }
   needs.run_directory = run_directory;
   return data::build_loader(dataset, needs);
 }

@@ -10,6 +10,7 @@
 
 #include "config/job.h"
 #include "core/machine_facts.h"
+#include "data/build_loader.h"
 #include "data/dataset_config.h"
 #include "data/loader.h"
 #include "task/registry.h"
@@ -45,6 +46,8 @@ class Job {
   const std::string& precision_warning() const { return precision_.warning; }
   torch::Device device() const;
   bool threads_were_auto() const { return threads_were_auto_; }
+  // From this machine's measured rates, which may come out otherwise at the next start.
+  bool precision_was_chosen() const { return precision_was_chosen_; }
   // Of everything that changes what is computed; not of where it is written, limits of time and memory, or worker
   // counts.
   std::string config_hash() const;
@@ -54,12 +57,15 @@ class Job {
   std::unique_ptr<task::Task> build_task() const;
   bool channels_last(const task::Task& task) const;
   enum class Part { Train, Validation, Test };
+  // What the task wants of its data.
+  data::TaskNeeds task_needs(const task::Task& task, Part part) const;
   // Null when that part names no data. `run_directory` gets bad_samples.jsonl; may be empty.
   std::unique_ptr<data::Loader> build_loader(const task::Task& task, Part part,
                                              const std::filesystem::path& run_directory) const;
 
   // For resume: the value of the checkpoint instead of this machine's.
   void set_intra_op_threads(int64_t threads);
+  void set_precision(const std::string& name);
 
  private:
   Job() = default;
@@ -77,7 +83,7 @@ class Job {
   config::Resolved bound_, resolved_;
   MachineFacts machine_;
   PrecisionChoice precision_;
-  bool threads_were_auto_ = false;
+  bool threads_were_auto_ = false, precision_was_chosen_ = false;
 };
 
 // Everything the loop needs to know, from a resolved job. `notes` gets sentences worth a warning.

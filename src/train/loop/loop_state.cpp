@@ -43,6 +43,7 @@ std::string LoopState::to_json() const {
   json["skipped_steps"] = skipped_steps;
   json["guard_actions"] = guard_actions;
   json["loss_scaler"] = {{"scale", number_to_json(loss_scale)}, {"growth_tracker", growth_tracker}};
+  json["precision"] = precision_name;
   json["precision_guard"] = {{"level", precision.level},       {"clean", precision.clean},
                              {"failures", precision.failures}, {"since_return", precision.since_return},
                              {"stays", precision.stays},       {"skipped_in_row", precision.skipped_in_row}};
@@ -77,6 +78,7 @@ LoopState LoopState::from_json(const std::string& text) {
     state.guard_actions = json.at("guard_actions");
     state.loss_scale = number_from_json(json.at("loss_scaler").at("scale"));
     state.growth_tracker = json.at("loss_scaler").at("growth_tracker");
+    state.precision_name = json.at("precision");
     const Json& guard = json.at("precision_guard");
     state.precision = {guard.at("level"),        guard.at("clean"),          guard.at("failures"),
                        guard.at("since_return"), guard.at("skipped_in_row"), guard.at("stays")};

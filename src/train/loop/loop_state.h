@@ -20,6 +20,7 @@ struct LoopState {
   uint64_t seed = 0, plan_hash = 0;
   double loss_scale = 1.0;
   int64_t growth_tracker = 0;
+  std::string precision_name;  // that the run asks for, resolved
   PrecisionGuard::State precision;
   int64_t memory_piece_cost = 0;  // MemoryGuard::limit
   std::optional<double> early_best;

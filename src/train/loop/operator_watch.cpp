@@ -47,7 +47,7 @@ std::vector<int64_t> bad_rows(const torch::Tensor& bad) {
 
 struct WatchState {
   FoundNonFinite nan, infinity;
-  int64_t operators = 0;
+  int64_t operators = 0, depth = 0;
   bool inside = false;  // our own operators are not watched
 };
 thread_local WatchState* current_watch = nullptr;
@@ -62,9 +62,15 @@ void look_at(WatchState& state, const char* name, const torch::Tensor& tensor) {
   if (!makes_infinities(name)) note(state.infinity, torch::isinf(tensor));
 }
 
+std::unique_ptr<at::ObserverContext> before_operator(const at::RecordFunction&) {
+  if (current_watch != nullptr && !current_watch->inside) ++current_watch->depth;
+  return nullptr;
+}
+
+// Only what the model itself called: operators inside others hand each other memory that holds no result yet.
 void after_operator(const at::RecordFunction& fn, at::ObserverContext*) {
   WatchState* state = current_watch;
-  if (state == nullptr || state->inside || state->nan.found) return;
+  if (state == nullptr || state->inside || --state->depth > 0 || state->nan.found) return;
   ++state->operators;
   if (makes_no_values(fn.name())) return;
   state->inside = true;
@@ -116,7 +122,7 @@ struct NonFiniteWatch::Impl {
 NonFiniteWatch::NonFiniteWatch() : impl_(std::make_unique<Impl>()) {
   current_watch = &impl_->state;
   impl_->handle =
-      at::addThreadLocalCallback(at::RecordFunctionCallback(nullptr, after_operator)
+      at::addThreadLocalCallback(at::RecordFunctionCallback(before_operator, after_operator)
                                      .needsOutputs(true)
                                      .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
 }

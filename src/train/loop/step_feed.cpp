@@ -6,9 +6,25 @@
 namespace redline::train {
 
 void StepFeed::begin_step() {
-  if (replay_ && pulled_ > 0 && pulled_ == expected_) return;
   batches_.clear();
   expected_ = pulled_ = 0;
+  if (ahead_.empty()) return;
+  batches_ = std::move(ahead_.front().batches);
+  expected_ = pulled_ = ahead_.front().pulled;
+  ahead_.pop_front();
+}
+
+void StepFeed::take_ahead(int64_t steps) {
+  ahead_.clear();
+  std::deque<Ahead> taken;
+  for (int64_t i = 0; i < steps; ++i) {
+    begin_step();
+    while (pull()) {
+    }
+    taken.push_back({std::move(batches_), pulled_});
+  }
+  batches_.clear();
+  ahead_ = std::move(taken);
 }
 
 bool StepFeed::pull() {

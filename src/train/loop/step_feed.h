@@ -16,13 +16,15 @@ class StepFeed {
   StepFeed(data::Loader& loader, device::CopyStream* stream, bool channels_last, measure::StepClock& clock)
       : loader_(loader), stream_(stream), channels_last_(channels_last), clock_(clock) {}
 
-  // Forgets the last step's batches; with `replay` the first step's are used for ever (a trial without the loader).
+  // Forgets the last step's batches.
   void begin_step();
+  // Pulls the batches of the next steps now, to hand them out in order: steps whose loader costs nothing (a trial).
+  void take_ahead(int64_t steps);
   // Micro-batch i, or null when the step has no more. Waiting and copying are phases. Batches without rows are passed
   // over.
   const task::Batch* get(size_t i);
   int64_t num_micro_batches() const { return expected_; }  // known after the first get
-  void set_replay(bool on) { replay_ = on; }
+  void drop_ahead() { ahead_.clear(); }
 
  private:
   bool pull();
@@ -33,7 +35,11 @@ class StepFeed {
   measure::StepClock& clock_;
   std::deque<task::Batch> batches_;
   int64_t expected_ = 0, pulled_ = 0;
-  bool replay_ = false;
+  struct Ahead {
+    std::deque<task::Batch> batches;
+    int64_t pulled;
+  };
+  std::deque<Ahead> ahead_;
 };
 
 }  // namespace redline::train

@@ -93,6 +93,7 @@ CheckpointState Trainer::state() const {
   state.plan_hash = parts_.train.position().plan_hash;
   state.loss_scale = scaler_.scale();
   state.growth_tracker = scaler_.growth_tracker();
+  state.precision_name = precision_name(settings_.precision.requested);
   state.precision = precision_.state();
   state.memory_piece_cost = memory_.limit();
   if (early_) {
@@ -116,9 +117,12 @@ void Trainer::load(const CheckpointState& checkpoint) {
         "with the new one.");
   snapshot_.drop();
   next_snapshot_ = state_.step;
+  save_began_step_ = state_.step;
+  saved_step_ = -1;
 }
 
 void Trainer::restore(const CheckpointState& checkpoint) {
+  feed_.drop_ahead();
   LoopState state = LoopState::from_json(checkpoint.state_json);
   load_named(checkpoint.model, named_model(parts_.task.module()));
   std::map<std::string, torch::Tensor> optimizer, averages;
@@ -232,7 +236,7 @@ void Trainer::save(bool wait) {
 }
 
 void Trainer::save_if_due(const CadenceDecision& decision) {
-  if (parts_.store == nullptr) return;
+  if (parts_.store == nullptr || left_out_.save) return;
   bool due = decision.validate && settings_.save_on_validation;
   due = due ||
         (decision.epoch_end && settings_.save_every_n_epochs && state_.epoch % *settings_.save_every_n_epochs == 0);
@@ -252,6 +256,10 @@ void Trainer::save_if_due(const CadenceDecision& decision) {
 CadenceDecision Trainer::after_step(const StepOutcome& outcome, const CadencePosition& position) {
   window_.add(outcome.result, outcome.committed);
   CadenceDecision decision = decide_cadence(settings_.cadence, position);
+  decision.log = decision.log && !left_out_.log;
+  decision.validate = decision.validate && !left_out_.validate;
+  decision.monitor = decision.monitor && !left_out_.monitor;
+  decision.plot = decision.plot && !left_out_.monitor;
   if (monitor_ && outcome.committed && (decision.monitor || decision.plot)) run_monitor(decision.plot);
   if (decision.log) log_step(outcome, position);
   if (decision.validate) {
@@ -292,6 +300,21 @@ void Trainer::write_row(const StepOutcome& outcome) {
   step_seconds_ = step_seconds_ > 0 ? 0.9 * step_seconds_ + 0.1 * seconds : seconds;
   observer_->step(row);
   check_drift(row);
+  check_memory(row);
+}
+
+void Trainer::check_memory(const measure::StepRow& row) {
+  if (!memory_watch_) return;
+  const auto limit = memory_watch_->update(row.rss_bytes, row.peak_bytes);
+  if (!limit) return;
+  device::memory::set_limit(*limit);
+  event("guard.memory_limit",
+        {{"step", row.step}, {"limit_bytes", *limit}, {"rss_bytes", row.rss_bytes}, {"peak_bytes", row.peak_bytes}});
+  log_warning_once(fmt::format(
+      "The process holds {} that are not tensors, more than the reserve for them: tensors may now take {}. Lower "
+      "max_buffer_bytes, prefetch_factor or num_workers if steps become too small.",
+      format_bytes(static_cast<uint64_t>(std::max<int64_t>(0, row.rss_bytes - row.peak_bytes))),
+      format_bytes(static_cast<uint64_t>(*limit))));
 }
 
 void Trainer::check_drift(const measure::StepRow& row) {
@@ -327,6 +350,28 @@ void Trainer::run_steps(int64_t count) {
   for (int64_t i = 0; i < count && !StopFlag::requested(); ++i) one_step();
 }
 
+bool Trainer::validate_once() {
+  if (parts_.validation == nullptr) return false;
+  validate_now();
+  parts_.task.module().train();
+  return true;
+}
+
+bool Trainer::monitor_once() {
+  if (!monitor_) return false;
+  run_monitor(/*plot=*/false);
+  return true;
+}
+
+bool Trainer::save_once() {
+  if (parts_.store == nullptr) return false;
+  saved_step_ = -1;
+  save(/*wait=*/true);
+  return true;
+}
+
+void Trainer::take_ahead(int64_t count) { feed_.take_ahead(std::min(count, steps_this_epoch_ - state_.step_in_epoch)); }
+
 void Trainer::run_loader(int64_t count) {
   clock_.forget_idle();
   for (int64_t i = 0; i < count && !StopFlag::requested(); ++i) {
@@ -347,6 +392,7 @@ void Trainer::run_loader(int64_t count) {
 FitResult Trainer::fit() {
   std::unique_ptr<torch::autograd::DetectAnomalyGuard> anomaly;
   if (settings_.detect_anomaly) anomaly = std::make_unique<torch::autograd::DetectAnomalyGuard>();
+  if (settings_.process_bytes > 0) memory_watch_.emplace(device::memory::limit(), settings_.process_bytes);
   const int64_t begin_ns = save_began_ns_ = now_ns();
   save_began_step_ = saved_step_ = state_.step;
   if (state_.step > 0) next_flags_ = measure::kStepAfterResume;

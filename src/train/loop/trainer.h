@@ -21,6 +21,7 @@
 #include "train/loop/early_stopping.h"
 #include "train/loop/log_window.h"
 #include "train/loop/loop_state.h"
+#include "train/loop/memory_watch.h"
 #include "train/loop/observer.h"
 #include "train/loop/operator_watch.h"
 #include "train/loop/precision_guard.h"
@@ -76,6 +77,7 @@ struct LoopSettings {
   std::optional<EarlyStoppingSettings> early_stopping;
   std::string early_metric = "val_loss";
 
+  int64_t process_bytes = 0;  // that the whole process may hold; 0: not watched
   int64_t intra_op_threads = 0;
   std::string config_hash;
 };
@@ -110,7 +112,18 @@ class Trainer {
   void run_steps(int64_t count);
   // Loader only: pulls and copies the batches of n steps, computes nothing.
   void run_loader(int64_t count);
-  void set_replay(bool on) { feed_.set_replay(on); }
+  // Fetches the batches of the next steps now (as far as this epoch goes), so that those steps wait for nothing.
+  void take_ahead(int64_t count);
+  // Cadences left out from now on, for trials that compare with and without.
+  struct LeftOut {
+    bool log = false, validate = false, monitor = false, save = false;
+  };
+  void leave_out(const LeftOut& parts) { left_out_ = parts; }
+  // One occurrence of a cadence outside a step, to see what it costs; false when this loop has none.
+  bool validate_once();
+  bool monitor_once();
+  bool save_once();  // until it is on the disk
+  const LoopSettings& settings() const { return settings_; }
   measure::StepClock& clock() { return clock_; }
 
   // The whole state as a checkpoint holds it. load() needs equal names and shapes and moves the loader.
@@ -125,7 +138,7 @@ class Trainer {
     StepResult result;
     double learning_rate = 0, grad_norm = 0;
     uint32_t flags = 0;
-    bool committed = false, stopped = false;
+    bool committed = false, stopped = false, weights_finite = true;
   };
   enum class Attempt { Done, Stopped, OutOfMemory };
 
@@ -138,7 +151,7 @@ class Trainer {
   void commit(StepOutcome& outcome);
   GuardAction on_non_finite(StepOutcome& outcome);
   void on_out_of_memory(const std::string& what);
-  std::optional<std::string> damaged_after_commit() const;
+  std::optional<std::string> damaged_after_commit(const StepOutcome& outcome) const;
   void clip_values(StepOutcome& outcome);
   void poison_for_tests();
   void advance(const StepOutcome& outcome);
@@ -160,6 +173,7 @@ class Trainer {
   void write_row(const StepOutcome& outcome);
   void event(const std::string& kind, measure::FieldList fields) const;
   void check_drift(const measure::StepRow& row);
+  void check_memory(const measure::StepRow& row);
   void say_precision(const std::vector<OperatorTime>& times);
 
   Parts parts_;
@@ -177,6 +191,7 @@ class Trainer {
   MemoryGuard memory_, validation_memory_;
   StepCompute compute_;
   StepFeed feed_;
+  LeftOut left_out_;
   LoopState state_;
   int64_t steps_this_epoch_ = 0;
   bool schema_checked_ = false;
@@ -189,6 +204,7 @@ class Trainer {
   bool replaying_ = false;
   LogWindow window_;
   DriftWatch drift_;
+  std::optional<MemoryWatch> memory_watch_;
   std::unique_ptr<EarlyStopping> early_;
   std::string early_stop_;
   int64_t validated_step_ = -1, saved_step_ = -1, save_began_step_ = 0, save_began_ns_ = 0;

@@ -46,7 +46,7 @@ void Trainer::repair(const std::string& what) {
   replaying_ = true;
   while (state_.step < target) {
     const StepOutcome outcome = compute_and_commit();
-    const auto damage = outcome.committed ? damaged_after_commit() : std::nullopt;
+    const auto damage = outcome.committed ? damaged_after_commit(outcome) : std::nullopt;
     advance(outcome);
     if (damage) repair(*damage);  // throws
   }

@@ -163,7 +163,7 @@ void Trainer::commit(StepOutcome& outcome) {
     const double end = *settings_.weight_decay_end / settings_.rules.weight_decay;
     optimizer_->set_decay_scale(end + (1.0 - end) * 0.5 * (1.0 + std::cos(M_PI * share)));
   }
-  optimizer_->step(outcome.learning_rate, divisor, parts_.task.groups_to_update());
+  outcome.weights_finite = optimizer_->step(outcome.learning_rate, divisor, parts_.task.groups_to_update());
   apply_batch_norm(outcome.result.batch_norm);
   if (ema_ && (state_.step + 1) % settings_.ema->every_n_steps == 0) ema_->update();
   if (pass_.precision == Precision::Fp16Mixed) scaler_.update(false);
@@ -171,8 +171,8 @@ void Trainer::commit(StepOutcome& outcome) {
   outcome.committed = true;
 }
 
-std::optional<std::string> Trainer::damaged_after_commit() const {
-  if (!settings_.check_weights) return std::nullopt;
+std::optional<std::string> Trainer::damaged_after_commit(const StepOutcome& outcome) const {
+  if (!settings_.check_weights || (outcome.weights_finite && settings_.device.is_cpu())) return std::nullopt;
   const auto weight = first_non_finite(weights_);
   if (!weight) return std::nullopt;
   // The cause is usually in the optimiser's state: name it when it is.
@@ -320,7 +320,7 @@ void Trainer::one_step() {
   std::optional<std::string> damage;
   if (outcome.committed) {
     const PhaseScope scope(clock_, Phase::Optimiser);
-    damage = damaged_after_commit();
+    damage = damaged_after_commit(outcome);
   }
   const CadencePosition position{state_.step + 1, state_.epoch, state_.step_in_epoch + 1, steps_this_epoch_};
   if (outcome.committed && observer_->wants_samples()) {

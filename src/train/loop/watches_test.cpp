@@ -5,6 +5,7 @@
 
 #include "train/loop/drift_watch.h"
 #include "train/loop/early_stopping.h"
+#include "train/loop/memory_watch.h"
 
 namespace redline::train {
 namespace {
@@ -60,6 +61,20 @@ TEST(EarlyStopping, UpIsBetterForAccuracyAndNanIsNoImprovement) {
   EarlyStopping resumed({false, 0.0, 2, std::nullopt});
   resumed.restore(0.3, 1);
   EXPECT_TRUE(resumed.update(0.3));
+}
+
+TEST(MemoryWatch, TensorsGiveWayToWhatElseTheProcessHolds) {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  MemoryWatch watch(8 * kGiB, 10 * kGiB);
+  EXPECT_FALSE(watch.update(7 * kGiB, 6 * kGiB));                // 1 GiB of other things: within the reserve
+  EXPECT_FALSE(watch.update(8 * kGiB, 6 * kGiB));                // all of the reserve
+  EXPECT_EQ(watch.update(9 * kGiB, 6 * kGiB), 7 * kGiB);         // 3 GiB of others: tensors may take 7
+  EXPECT_FALSE(watch.update(9 * kGiB + kGiB / 10, 6 * kGiB));    // noise
+  EXPECT_EQ(watch.update(12 * kGiB, 0), int64_t{64} << 20);      // never nothing: the guard shall say the sentence
+  EXPECT_EQ(watch.update(7 * kGiB, 6 * kGiB), 8 * kGiB);         // and back, not above the first limit
+  EXPECT_FALSE(watch.update(1 * kGiB, 6 * kGiB));                // less than its tensors: pages not touched yet
+  EXPECT_FALSE(MemoryWatch(8 * kGiB, 0).update(99 * kGiB, 0));   // unknown
+  EXPECT_FALSE(MemoryWatch(0, 10 * kGiB).update(99 * kGiB, 0));  // no limit asked for
 }
 
 }  // namespace

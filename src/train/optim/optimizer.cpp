@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "train/optim/gradients.h"
 
 namespace redline::train {
 
@@ -23,7 +24,8 @@ const char* first_name(const OptimizerSettings& s) {
 }  // namespace
 
 void Optimizer::Lists::clear() {
-  for (auto* list : {&params, &grads, &first, &second, &third, &steps}) list->clear();
+  for (auto* list : {&params, &grads, &first, &second, &third}) list->clear();
+  counts.clear();
 }
 
 Optimizer::Optimizer(const OptimizerSettings& settings, std::vector<OptimizedParameter> parameters)
@@ -60,10 +62,54 @@ torch::Tensor Optimizer::step_tensor(int64_t count) {
   return step_tensors_.back().second;
 }
 
-void Optimizer::step_group(const Group& group, double lr, const std::optional<torch::Tensor>& divisor) {
-  const double decay = group.weight_decay * decay_scale_;
-  for (const bool first_time : {true, false}) {  // SGD starts a momentum buffer with the gradient itself
+bool Optimizer::step_adam(double lr, double decay, double divisor) {
+  adam_.clear();
+  for (size_t i = 0; i < lists_.params.size(); ++i) {
+    AdamScalars scalars =
+        adam_scalars(lr, settings_.beta1, settings_.beta2, settings_.eps, decay, divisor, lists_.counts[i]);
+    scalars.decoupled = settings_.kind == OptimizerKind::AdamW;
+    scalars.amsgrad = settings_.amsgrad;
+    scalars.maximize = settings_.maximize;
+    adam_.push_back({lists_.params[i].data_ptr<float>(), lists_.grads[i].const_data_ptr<float>(),
+                     lists_.first[i].data_ptr<float>(), lists_.second[i].data_ptr<float>(),
+                     settings_.amsgrad ? lists_.third[i].data_ptr<float>() : nullptr, lists_.params[i].numel(),
+                     scalars});
+  }
+  return adam_step(adam_);
+}
+
+void Optimizer::step_fused(double lr, double decay, double divisor, bool first_time) {
+  std::optional<torch::Tensor> scale;
+  if (divisor != 1.0) scale = divisor_.fill_(divisor);
+  std::vector<torch::Tensor> steps;
+  if (settings_.kind != OptimizerKind::Sgd)
+    for (const int64_t count : lists_.counts) steps.push_back(step_tensor(count));
+  switch (settings_.kind) {
+    case OptimizerKind::AdamW:
+      at::_fused_adamw_(lists_.params, lists_.grads, lists_.first, lists_.second, lists_.third, steps, lr,
+                        settings_.beta1, settings_.beta2, decay, settings_.eps, settings_.amsgrad, settings_.maximize,
+                        scale);
+      break;
+    case OptimizerKind::Adam:
+      at::_fused_adam_(lists_.params, lists_.grads, lists_.first, lists_.second, lists_.third, steps, lr,
+                       settings_.beta1, settings_.beta2, decay, settings_.eps, settings_.amsgrad, settings_.maximize,
+                       scale);
+      break;
+    case OptimizerKind::Sgd:
+      at::_fused_sgd_(lists_.params, lists_.grads, lists_.first, decay, settings_.momentum, lr, settings_.dampening,
+                      settings_.nesterov, settings_.maximize, first_time, scale);
+      break;
+  }
+}
+
+bool Optimizer::step_group(const Group& group, double lr, double divisor) {
+  const double decay = group.weight_decay * decay_scale_, rate = lr * group.lr_scale;
+  bool finite = true;
+  // SGD starts a momentum buffer with the gradient itself. Parameters at their first step come last: what a pass has
+  // moved no longer counts as new.
+  for (const bool first_time : {false, true}) {
     lists_.clear();
+    bool plain = settings_.kind != OptimizerKind::Sgd;
     for (size_t i : group.members) {
       const torch::Tensor& value = parameters_[i].value;
       torch::Tensor grad = value.grad();
@@ -71,47 +117,35 @@ void Optimizer::step_group(const Group& group, double lr, const std::optional<to
       const bool sgd_first = settings_.kind == OptimizerKind::Sgd && steps_[i] == 0;
       if (sgd_first != first_time) continue;
       if (grad.strides() != value.strides()) grad = torch::empty_like(value, at::MemoryFormat::Preserve).copy_(grad);
+      plain = plain && value.is_cpu() && value.scalar_type() == torch::kFloat32 &&
+              grad.scalar_type() == torch::kFloat32 && value.is_non_overlapping_and_dense();
       lists_.params.push_back(value);
       lists_.grads.push_back(std::move(grad));
       if (!first_.empty()) lists_.first.push_back(first_[i]);
       if (!second_.empty()) lists_.second.push_back(second_[i]);
       if (!third_.empty()) lists_.third.push_back(third_[i]);
-      ++steps_[i];
-      if (settings_.kind != OptimizerKind::Sgd) lists_.steps.push_back(step_tensor(steps_[i]));
+      lists_.counts.push_back(++steps_[i]);
     }
     if (lists_.params.empty()) continue;
-    const double rate = lr * group.lr_scale;
-    switch (settings_.kind) {
-      case OptimizerKind::AdamW:
-        at::_fused_adamw_(lists_.params, lists_.grads, lists_.first, lists_.second, lists_.third, lists_.steps, rate,
-                          settings_.beta1, settings_.beta2, decay, settings_.eps, settings_.amsgrad, settings_.maximize,
-                          divisor);
-        break;
-      case OptimizerKind::Adam:
-        at::_fused_adam_(lists_.params, lists_.grads, lists_.first, lists_.second, lists_.third, lists_.steps, rate,
-                         settings_.beta1, settings_.beta2, decay, settings_.eps, settings_.amsgrad, settings_.maximize,
-                         divisor);
-        break;
-      case OptimizerKind::Sgd:
-        at::_fused_sgd_(lists_.params, lists_.grads, lists_.first, decay, settings_.momentum, rate, settings_.dampening,
-                        settings_.nesterov, settings_.maximize, first_time, divisor);
-        break;
+    if (plain) {
+      finite = step_adam(rate, decay, divisor) && finite;
+    } else {
+      step_fused(rate, decay, divisor, first_time);
+      if (lists_.params[0].is_cpu()) finite = !first_non_finite(lists_.params) && finite;
     }
   }
+  return finite;
 }
 
-void Optimizer::step(double lr, double divisor, const std::vector<std::string>& groups) {
+bool Optimizer::step(double lr, double divisor, const std::vector<std::string>& groups) {
   const torch::NoGradGuard no_grad;
-  std::optional<torch::Tensor> tensor;
-  if (divisor != 1.0) {
-    divisor_.fill_(divisor);
-    tensor = divisor_;
-  }
+  bool finite = true;
   for (auto& [count, slot] : step_tensors_) count = 0;
   for (const Group& group : groups_)
     if (groups.empty() || std::find(groups.begin(), groups.end(), group.name) != groups.end())
-      step_group(group, lr, tensor);
+      finite = step_group(group, lr, divisor) && finite;
   lists_.clear();  // keeps no gradient alive
+  return finite;
 }
 
 std::vector<torch::Tensor> Optimizer::gradients() const {

@@ -1,5 +1,6 @@
-// AdamW, Adam and SGD on LibTorch's fused kernels with state of our own: torch::optim has no fused path and is ten
-// times slower. All state is allocated at construction, so that a step allocates nothing and cannot fail half way.
+// AdamW, Adam and SGD with state of our own, on our kernel (Adam in float32 on the CPU) or LibTorch's fused ones:
+// torch::optim has no fused path and is ten times slower. All state is allocated at construction, so that a step
+// allocates nothing and cannot fail half way.
 #pragma once
 
 #include <torch/torch.h>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "train/optim/adam_kernel.h"
 #include "train/safetensors.h"
 
 namespace redline::train {
@@ -34,10 +36,10 @@ class Optimizer {
  public:
   Optimizer(const OptimizerSettings& settings, std::vector<OptimizedParameter> parameters);
 
-  // One step of every parameter that has a gradient, with gradients divided by `divisor` (the fused kernels do it while
-  // reading).
-  // `groups`: only parameters of these task groups; empty: all.
-  void step(double lr, double divisor, const std::vector<std::string>& groups = {});
+  // One step of every parameter that has a gradient, with gradients divided by `divisor` (the kernels do it while
+  // reading). `groups`: only parameters of these task groups; empty: all. False when a weight that moved is not finite
+  // now; weights on other devices are not looked at.
+  bool step(double lr, double divisor, const std::vector<std::string>& groups = {});
   // decay_scale multiplies every parameter's weight decay (schedules of weight decay).
   void set_decay_scale(double scale) { decay_scale_ = scale; }
 
@@ -59,10 +61,13 @@ class Optimizer {
     std::vector<size_t> members;
   };
   struct Lists {  // arguments of one fused call, reused from step to step
-    std::vector<torch::Tensor> params, grads, first, second, third, steps;
+    std::vector<torch::Tensor> params, grads, first, second, third;
+    std::vector<int64_t> counts;
     void clear();
   };
-  void step_group(const Group& group, double lr, const std::optional<torch::Tensor>& divisor);
+  bool step_group(const Group& group, double lr, double divisor);
+  bool step_adam(double lr, double decay, double divisor);
+  void step_fused(double lr, double decay, double divisor, bool first_time);
   torch::Tensor step_tensor(int64_t count);
 
   OptimizerSettings settings_;
@@ -74,6 +79,7 @@ class Optimizer {
   torch::Tensor divisor_;
   double decay_scale_ = 1.0;
   Lists lists_;
+  std::vector<AdamTensor> adam_;
 };
 
 }  // namespace redline::train

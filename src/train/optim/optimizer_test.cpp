@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+
 #include "core/error.h"
 #include "train/optim/ema.h"
 #include "train/optim/gradients.h"
@@ -160,6 +163,53 @@ TEST(Optimizer, ParametersWithoutGradientKeepTheirOwnCount) {
   late.mutable_grad() = recorded().at("grad0.p2").clone();
   commit(c, optimizer, 1.0);  // its first step is step 1 of its own bias correction
   EXPECT_TRUE(torch::allclose(late.detach(), recorded().at("adamw.step0.p2"), 1e-5, 1e-7));
+}
+
+// Our kernel against LibTorch's fused one, with every tail length, and its own bits for any thread count.
+TEST(Optimizer, TheKernelIsLibTorchsFusedStep) {
+  const int before = at::get_num_threads();
+  for (const int64_t count : {1, 7, 8, 9, 33, 16384, 16391, 70001}) {
+    for (const bool adamw : {true, false}) {
+      const torch::Tensor start = torch::randn({count}), gradient = torch::randn({count}) * 3;
+      std::vector<torch::Tensor> results;
+      for (const int threads : {1, 2}) {
+        at::set_num_threads(threads);
+        torch::Tensor value = start.clone(), first = start * 0.1, second = start.abs() * 0.2;
+        AdamScalars scalars = adam_scalars(0.02, 0.9, 0.98, 1e-8, 0.1, 4.0, 3);
+        scalars.decoupled = adamw;
+        EXPECT_TRUE(adam_step({{value.data_ptr<float>(), gradient.const_data_ptr<float>(), first.data_ptr<float>(),
+                                second.data_ptr<float>(), nullptr, count, scalars}}));
+        results.push_back(torch::cat({value, first, second}));
+      }
+      EXPECT_TRUE(torch::equal(results[0], results[1]));
+      torch::Tensor value = start.clone(), first = start * 0.1, second = start.abs() * 0.2, scaled = gradient.clone();
+      const std::vector<torch::Tensor> values = {value}, grads = {scaled}, ms = {first}, vs = {second},
+                                       steps = {torch::tensor(3.0F)};
+      if (adamw)
+        at::_fused_adamw_(values, grads, ms, vs, {}, steps, 0.02, 0.9, 0.98, 0.1, 1e-8, false, false,
+                          torch::tensor(4.0F));
+      else
+        at::_fused_adam_(values, grads, ms, vs, {}, steps, 0.02, 0.9, 0.98, 0.1, 1e-8, false, false,
+                         torch::tensor(4.0F));
+      EXPECT_TRUE(torch::allclose(results[0], torch::cat({value, first, second}), 2e-6, 1e-6)) << count;
+    }
+  }
+  at::set_num_threads(before);
+}
+
+TEST(Optimizer, TellsWhetherTheNewWeightsAreFinite) {
+  for (const char* kind : {"adamw", "sgd"}) {
+    const Case c = kind == std::string("sgd") ? recorded_cases()[3] : recorded_cases()[0];
+    for (const size_t which : {size_t{0}, size_t{2}}) {
+      Optimizer optimizer(c.settings, start_parameters(0));
+      set_gradients(optimizer, 0);
+      EXPECT_TRUE(optimizer.step(0.1, 1.0));
+      set_gradients(optimizer, 1);
+      torch::Tensor grad = optimizer.parameters()[which].value.grad();
+      grad.view(-1)[grad.numel() - 1] = std::numeric_limits<float>::infinity();
+      EXPECT_FALSE(optimizer.step(0.1, 1.0)) << kind;
+    }
+  }
 }
 
 TEST(Optimizer, ChannelsLastWeightsTakeTheSameStep) {

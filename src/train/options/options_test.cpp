@@ -4,9 +4,11 @@
 
 #include "config/job.h"
 #include "core/error.h"
+#include "core/file_ops.h"
 #include "train/options/exp_manager_options.h"
 #include "train/options/optim_options.h"
 #include "train/options/trainer_options.h"
+#include "train/testing/harness.h"
 
 namespace redline::train {
 namespace {
@@ -20,13 +22,14 @@ struct Bound {
   ExpManagerConfig exp;
   config::Schema schema;
 
-  explicit Bound(const std::vector<std::string>& overrides) {
+  explicit Bound(const std::vector<std::string>& overrides, const std::filesystem::path& file = {}) {
     schema.section("", root);
     schema.section("trainer", trainer);
     schema.section("model.optim", optim);
     schema.section("exp_manager", exp);
     config::RequestSource source;
     source.overrides = overrides;
+    if (!file.empty()) source.file = file;
     config::bind(config::read_request(source, schema), schema);
     trainer.check_and_derive();
     optim.check();
@@ -94,8 +97,11 @@ TEST(TrainerOptions, RefusesWithWords) {
 
 TEST(TrainerOptions, StrategyTakesLightningsForms) {
   EXPECT_EQ(Bound({"trainer.strategy=ddp"}).trainer.strategy.name, "ddp");
-  const Bound b({"trainer.strategy._target_=lightning.pytorch.strategies.DDPStrategy",
-                 "trainer.strategy.gradient_as_bucket_view=true"});
+  const testing::TemporaryFolder folder;
+  write_file_atomic(
+      folder.path() / "job.yaml",
+      "trainer:\n  strategy: {_target_: lightning.pytorch.strategies.DDPStrategy, gradient_as_bucket_view: true}\n");
+  const Bound b({}, folder.path() / "job.yaml");
   EXPECT_TRUE(b.trainer.strategy.gradient_as_bucket_view);
 }
 

@@ -58,7 +58,7 @@ void RunObserver::validated(const LogValues& values) {
   std::string text;
   for (const auto& [name, value] : values.metrics)
     if (starts_with(name, "val_")) text += fmt::format("{}{} {:.5g}", text.empty() ? "" : ", ", name, value);
-  log_info(fmt::format("step {}: {}", values.step, text));
+  if (settings_.announce) log_info(fmt::format("step {}: {}", values.step, text));
   writer_.flush();
 }
 

@@ -25,6 +25,7 @@ struct RunObserverSettings {
   int64_t resume_step = -1;  // -1: a new run
   std::optional<measure::StepRange> trace;
   int64_t total_steps = 0;  // for percentage and time left; 0 = unknown
+  bool announce = true;     // a log line per validation
 };
 
 class RunObserver : public LoopObserver {

@@ -9,6 +9,7 @@
 #include "device/process_memory.h"
 #include "device/threads.h"
 #include "measure/step_clock.h"
+#include "train/checkpoint/generation.h"
 #include "train/job/summary.h"
 #include "train/job/weights.h"
 #include "train/loop/batches.h"
@@ -39,6 +40,19 @@ std::optional<LoadedCheckpoint> find_checkpoint(const ExpManagerConfig& config, 
   if (store != nullptr && std::filesystem::equivalent(path.parent_path(), directory / "checkpoints", ignored))
     store->set_aside_after(loaded.info.step);
   return loaded;
+}
+
+bool starts_afresh(const ExpManagerConfig& config, const std::filesystem::path& directory) {
+  const std::string resume = config.resume.value_or(config.resume_if_exists ? "auto" : "none");
+  if (resume == "none" || resume == "false") return true;
+  if (resume != "auto" && resume != "true") return false;
+  return !config.create_checkpoint_callback || generation_paths(directory / "checkpoints").empty();
+}
+
+// What the first start resolved from its machine stays, so that the run continues bit by bit.
+void take_resolved_values(Job& job, const LoopState& state) {
+  if (job.threads_were_auto() && state.intra_op_threads > 0) job.set_intra_op_threads(state.intra_op_threads);
+  if (job.precision_was_chosen()) job.set_precision(state.precision_name);
 }
 
 void say_what_differs(const Job& job, const LoopState& state) {
@@ -81,10 +95,15 @@ void say_start(const Job& job, const task::Task& task, const Trainer& trainer, c
   if (job.trainer().enable_model_summary) log_info("Model:\n" + model_summary(const_cast<task::Task&>(task).module()));
 }
 
-void say_end(const FitResult& fit, const std::filesystem::path& directory) {
+void say_end(const FitResult& fit, int64_t started_at, const std::filesystem::path& directory) {
   std::string why = fit.stop != StopReason::None ? fmt::format("{} was reached", stop_reason_text(fit.stop))
                     : !fit.early_stop.empty()    ? fmt::format("early stopping: {}", fit.early_stop)
                                                  : fmt::format("{}", signal_text(fit.stop_signal));
+  if (fit.steps == started_at && fit.stop != StopReason::None) {
+    log_info(fmt::format("Nothing left to do: {} was reached before, at step {}. Results in {}.",
+                         stop_reason_text(fit.stop), fit.steps, directory.string()));
+    return;
+  }
   std::string validation;
   for (const auto& [name, value] : fit.last_validation) validation += fmt::format(", {} {:.5g}", name, value);
   log_info(fmt::format("Stopped after {} steps ({}); loss {:.5g}{}. Results in {}.", fit.steps, why, fit.last_loss,
@@ -124,6 +143,10 @@ RunSummary run_training(Job& job, const RunOptions& options) {
   const std::string resume = exp.resume.value_or(exp.resume_if_exists ? "auto" : "none");
 
   std::unique_ptr<task::Task> task = job.build_task();
+  const auto train = job.build_loader(*task, Job::Part::Train, summary.directory);
+  const auto validation = job.build_loader(*task, Job::Part::Validation, summary.directory);
+  make_loop_settings(job, *task, *train);  // a job that cannot run is refused before anything is written
+  if (starts_afresh(exp, summary.directory)) load_initial_weights(job, *task);
   measure::RunWriter writer(summary.directory, /*resume=*/resume != "none" && resume != "false", metric_table(*task));
   std::unique_ptr<CheckpointStore> store;
   if (keeps)
@@ -131,20 +154,15 @@ RunSummary run_training(Job& job, const RunOptions& options) {
         summary.directory / "checkpoints", exp.checkpoint_callback_params,
         [&writer](const std::string& kind, const measure::FieldList& fields) { writer.event(kind, fields); });
   const std::optional<LoadedCheckpoint> loaded = find_checkpoint(exp, summary.directory, store.get());
-  if (loaded && job.threads_were_auto()) {
-    const int64_t threads = LoopState::from_json(loaded->state.state_json).intra_op_threads;
-    if (threads > 0) job.set_intra_op_threads(threads);
-  }
+  if (loaded) take_resolved_values(job, LoopState::from_json(loaded->state.state_json));
   prepare_process(job);
-  if (!loaded) load_initial_weights(job, *task);
   writer.write_config(job.resolved().dump_yaml());
   writer.write_machine(job.machine());
 
-  const auto train = job.build_loader(*task, Job::Part::Train, summary.directory);
-  const auto validation = job.build_loader(*task, Job::Part::Validation, summary.directory);
   std::vector<std::string> notes;
   LoopSettings settings = make_loop_settings(job, *task, *train, &notes);
   settings.plot_directory = (summary.directory / "plots").string();
+  if (settings.device.is_cpu()) settings.process_bytes = device::system_available_bytes() + device::process_rss_bytes();
   for (const std::string& note : notes) log_warning(note);
   RunObserverSettings watch{exp.create_tensorboard_logger,
                             exp.create_csv_logger,
@@ -174,7 +192,7 @@ RunSummary run_training(Job& job, const RunOptions& options) {
     throw;
   }
   observer.finish();
-  say_end(summary.fit, summary.directory);
+  say_end(summary.fit, summary.started_at_step, summary.directory);
   writer.event("run.ended",
                {{"step", summary.fit.steps},
                 {"why", summary.fit.stop_signal != 0      ? signal_text(summary.fit.stop_signal)
@@ -189,6 +207,22 @@ RunSummary run_training(Job& job, const RunOptions& options) {
     throw PreemptedError(fmt::format("Stopped by {} at step {}{}; run the same command again to continue.",
                                      signal_text(summary.fit.stop_signal), summary.fit.steps, keeps ? ", saved" : ""));
   return summary;
+}
+
+int64_t rows_at_once(const Job& job) {
+  const int64_t micro = job.train_ds().micro_batch_size.value_or(0);
+  return micro > 0 ? micro : job.train_ds().batch_size.value();
+}
+
+int64_t longest_batch_peak(const Job& job, task::Task& task) {
+  const task::Batch worst = task.worst_case_batch(rows_at_once(job));
+  if (worst.size() == 0) return 0;
+  device::memory::begin_step();
+  measure::StepClock clock;
+  StepCompute compute(task, job.device(), clock);
+  compute.begin({job.seed(), 0, job.precision(), 1.0, 1});
+  compute.add(worst);
+  return device::memory::stats().step_peak_bytes;
 }
 
 std::vector<std::string> dry_run(Job& job) {
@@ -211,20 +245,10 @@ std::vector<std::string> dry_run(Job& job) {
   lines.push_back(fmt::format("one step: {} of tensors at its peak",
                               format_bytes(static_cast<uint64_t>(device::memory::stats().step_peak_bytes))));
   // The longest samples allowed decide whether a run survives its first epoch.
-  const task::Batch worst =
-      task->worst_case_batch(job.train_ds().micro_batch_size.value_or(0) > 0 ? job.train_ds().micro_batch_size.value()
-                                                                             : job.train_ds().batch_size.value());
-  if (worst.size() > 0) {
-    device::memory::begin_step();
-    measure::StepClock clock;
-    StepCompute compute(*task, settings.device, clock);
-    compute.begin({settings.seed, 0, job.precision(), 1.0, 1});
-    compute.add(worst);
+  if (const int64_t peak = longest_batch_peak(job, *task); peak > 0)
     lines.push_back(fmt::format("a batch of {} of the longest samples: {} of tensors at its peak, limit {}",
-                                worst.size(),
-                                format_bytes(static_cast<uint64_t>(device::memory::stats().step_peak_bytes)),
+                                rows_at_once(job), format_bytes(static_cast<uint64_t>(peak)),
                                 format_bytes(static_cast<uint64_t>(device::memory::limit()))));
-  }
   return lines;
 }
 

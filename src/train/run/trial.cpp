@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/time.h"
 #include "device/memory.h"
 #include "device/threads.h"
 #include "train/run/run_observer.h"
@@ -57,6 +58,34 @@ struct Trial::Impl {
   std::unique_ptr<device::CopyStream> stream;
   std::unique_ptr<Trainer> trainer;
   TrialOptions options;
+  int records = 0;
+
+  // A record of its own for every stretch of steps: after load() the steps begin again.
+  void open_record() {
+    const bool listening = observer.next != nullptr || records == 0;
+    recorder.reset();
+    writer.reset();
+    writer = std::make_unique<measure::RunWriter>(scratch / fmt::format("run{}", records++), /*resume=*/true,
+                                                  metric_table(*task));
+    const ExpManagerConfig& exp = job->exp_manager();
+    RunObserverSettings settings{exp.create_tensorboard_logger,
+                                 exp.create_csv_logger,
+                                 /*progress=*/false,
+                                 exp.histograms_every_n_steps,
+                                 -1,
+                                 std::nullopt,
+                                 0};
+    settings.announce = false;
+    recorder = std::make_unique<RunObserver>(*writer, *task, settings);
+    observer.next = listening ? recorder.get() : nullptr;
+  }
+
+  void forget_checkpoints() {
+    store->wait();
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(store->directory(), ignored))
+      std::filesystem::remove_all(entry.path(), ignored);
+  }
 
   ~Impl() {
     trainer.reset();
@@ -93,22 +122,21 @@ Trial::Trial(const task::Registry& registry, const config::RequestSource& source
     m.scratch = m.owns_scratch ? temporary_folder() : options.scratch;
     settings.plot_directory = (m.scratch / "plots").string();
   }
-  if (options.log) {
-    m.writer = std::make_unique<measure::RunWriter>(m.scratch / "run", /*resume=*/true, metric_table(*m.task));
-    const ExpManagerConfig& exp = m.job->exp_manager();
-    m.recorder = std::make_unique<RunObserver>(
-        *m.writer, *m.task,
-        RunObserverSettings{exp.create_tensorboard_logger, exp.create_csv_logger, /*progress=*/false,
-                            exp.histograms_every_n_steps, -1, std::nullopt, 0});
-    m.observer.next = m.recorder.get();
-  }
+  if (options.log) m.open_record();
   if (options.checkpoint)
     m.store =
         std::make_unique<CheckpointStore>(m.scratch / "checkpoints", m.job->exp_manager().checkpoint_callback_params);
   m.stream = std::make_unique<device::CopyStream>(settings.device.str());
   m.trainer = std::make_unique<Trainer>(
       Trainer::Parts{*m.task, *m.train, m.validation.get(), m.store.get(), &m.observer, m.stream.get()}, settings);
-  m.trainer->set_replay(options.replay_batch);
+}
+
+void Trial::vary(const TrialOptions& options) {
+  Impl& m = *impl_;
+  m.options.free_loader = options.free_loader;
+  m.options.loader_only = options.loader_only;
+  m.observer.next = options.log ? m.recorder.get() : nullptr;
+  m.trainer->leave_out({!options.log, !options.validate, !options.monitor, !options.checkpoint});
 }
 
 Trial::~Trial() = default;
@@ -119,11 +147,15 @@ TrialResult Trial::run(int64_t steps) {
   device::set_intra_op_threads(static_cast<int>(m.job->trainer().intra_op_threads.value()));
   m.observer.rows.clear();
   m.observer.events.clear();
+  if (m.options.free_loader) m.trainer->take_ahead(steps);
+  const int64_t wall = now_ns(), cpu = process_cpu_ns();
   if (m.options.loader_only)
     m.trainer->run_loader(steps);
   else
     m.trainer->run_steps(steps);
-  TrialResult result{std::move(m.observer.rows), std::move(m.observer.events), 0};
+  TrialResult result{std::move(m.observer.rows), std::move(m.observer.events), 0, 0};
+  const double seconds = seconds_between(wall, now_ns());
+  if (seconds > 0) result.cores_used = static_cast<double>(process_cpu_ns() - cpu) * 1e-9 / seconds;
   for (const measure::StepRow& row : result.rows) result.peak_bytes = std::max(result.peak_bytes, row.peak_bytes);
   return result;
 }
@@ -135,16 +167,49 @@ std::vector<OperatorTime> Trial::run_operators() {
   return timer.times();
 }
 
+namespace {
+
+template <class Once>
+std::optional<double> time_once(const Once& once) {
+  const int64_t begin = now_ns();
+  if (!once()) return std::nullopt;
+  return seconds_between(begin, now_ns());
+}
+
+}  // namespace
+
+std::optional<double> Trial::time_validation() {
+  return time_once([&] { return impl_->trainer->validate_once(); });
+}
+std::optional<double> Trial::time_monitor() {
+  return time_once([&] { return impl_->trainer->monitor_once(); });
+}
+std::optional<double> Trial::time_checkpoint() {
+  return time_once([&] { return impl_->trainer->save_once(); });
+}
+
+int64_t Trial::longest_batch_peak_bytes() {
+  const int64_t peak = longest_batch_peak(*impl_->job, *impl_->task);
+  impl_->task->module().zero_grad(/*set_to_none=*/true);
+  return peak;
+}
+
 CheckpointState Trial::state() const {
   ReplayCopy copy;
   copy.take(impl_->trainer->state(), 0);
   return copy.state();
 }
 
-void Trial::load(const CheckpointState& state) { impl_->trainer->load(state); }
+void Trial::load(const CheckpointState& state) {
+  impl_->trainer->load(state);
+  if (impl_->writer) impl_->open_record();
+  if (impl_->store) impl_->forget_checkpoints();
+}
 
 const Job& Trial::job() const { return *impl_->job; }
 task::Task& Trial::task() { return *impl_->task; }
 int64_t Trial::steps_per_epoch() const { return impl_->trainer->steps_per_epoch(); }
+const LoopSettings& Trial::settings() const { return impl_->trainer->settings(); }
+data::LoaderStats Trial::loader_stats() const { return impl_->train->stats(); }
 
 }  // namespace redline::train

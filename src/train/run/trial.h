@@ -14,8 +14,8 @@
 namespace redline::train {
 
 struct TrialOptions {
-  bool replay_batch = false;  // the first step's batches again and again: a loader that costs nothing
-  bool loader_only = false;   // no model: wait and copy
+  bool free_loader = false;  // batches are fetched before the steps begin: a loader that costs nothing
+  bool loader_only = false;  // no model: wait and copy
   bool log = true, validate = true, monitor = true, checkpoint = false;
   bool guards = true;
   // Logs, plots and checkpoints go here; empty: a temporary folder that is removed with the trial.
@@ -26,6 +26,7 @@ struct TrialResult {
   std::vector<measure::StepRow> rows;  // of this call
   std::vector<measure::Event> events;
   int64_t peak_bytes = 0;  // of tensors, largest of the rows
+  double cores_used = 0;   // CPU time of the process over wall time
 };
 
 class Trial {
@@ -35,10 +36,22 @@ class Trial {
         const TrialOptions& options);
   ~Trial();
 
+  // The same trial in another condition: a free loader, or without parts. What it was built without stays out.
+  void vary(const TrialOptions& options);
+
   // n more steps. Throws what training throws; OutOfMemoryError means the settings do not fit.
   TrialResult run(int64_t steps);
   // The operators of one more step, slowest first.
   std::vector<OperatorTime> run_operators();
+
+  // Seconds of one occurrence outside a step; nullopt when the trial has none.
+  std::optional<double> time_validation();
+  std::optional<double> time_monitor();
+  std::optional<double> time_checkpoint();
+  // Forward and backward of the longest samples allowed, on top of what is live (weights, and the optimiser's state
+  // once a step was made): tensor bytes at the peak. Throws c10::OutOfMemoryError above the limit; 0 when the task has
+  // no such batch.
+  int64_t longest_batch_peak_bytes();
 
   // Weights, optimiser and position of another trial of the same model (or of this one before), for runs that must
   // start alike.
@@ -48,6 +61,8 @@ class Trial {
   const Job& job() const;
   task::Task& task();
   int64_t steps_per_epoch() const;
+  const LoopSettings& settings() const;
+  data::LoaderStats loader_stats() const;
 
  private:
   struct Impl;
