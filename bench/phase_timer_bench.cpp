@@ -25,7 +25,8 @@ constexpr int kPieces = static_cast<int>(std::size(kPhases));
 
 double sink = 1.0;
 
-void work(int64_t iterations) {
+// Not inlined: each variant must run the same code, or the loops differ by more than the timers cost.
+[[gnu::noinline]] void work(int64_t iterations) {
   double x = sink;
   for (int64_t i = 0; i < iterations; ++i) x = x * 1.0000001 + 1e-9;
   sink = x < 1e6 ? x : 1.0;

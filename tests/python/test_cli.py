@@ -113,6 +113,15 @@ def test_guides_page_is_not_stale():
     assert done.stdout == (ROOT / "docs/guides.md").read_text(), "docs/guides.md is stale: run 'make docs'"
 
 
+def test_words_may_stand_in_any_order():
+    plain = redline("train", RECIPE, "--batch_size", "3", "--print-config")
+    for words in (["train", "--batch_size", "3", RECIPE, "--print-config"], ["-q", "train", "--batch_size=3", "--print-config", RECIPE]):
+        done = redline(*words)
+        assert done.returncode == 0, done.stderr
+        assert [line.split("#")[0] for line in done.stdout.splitlines()] == [line.split("#")[0] for line in plain.stdout.splitlines()]
+    assert json.loads(redline("train", RECIPE, "--print-config", "--json").stdout)["trainer"]
+
+
 def test_dry_run_writes_nothing(tmp_path):
     done = redline("train", RECIPE, "--dry-run", "--run-dir", tmp_path / "run", "model.train_ds.synth.num=200")
     assert done.returncode == 0, done.stderr
@@ -121,5 +130,5 @@ def test_dry_run_writes_nothing(tmp_path):
 
 def test_a_run_directory_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("not a directory")
-    done = redline("train", RECIPE, "trainer.max_steps=1", "--run-dir", tmp_path / "file" / "run", "model.train_ds.synth.num=200")
+    done = redline("train", RECIPE, "trainer.max_steps=1", "--num_workers", "1", "--run-dir", tmp_path / "file" / "run", "model.train_ds.synth.num=200")
     assert done.returncode in (2, 7) and "run" in done.stderr

@@ -216,7 +216,10 @@ Schedule make_schedule(const OptimConfig& config, const RunLength& run, std::vec
     throw ConfigError(fmt::format(
         "model.optim.sched: {} needs a length; give trainer.max_steps, trainer.max_epochs or sched.max_steps.",
         sched.name));
-  if (needs_length && s.kind != ScheduleKind::Poly && s.warmup_steps + s.constant_steps >= s.max_steps)
+  // A run cut short (max_steps=20) may end inside its warm-up, which note_length says; a written length must hold its
+  // parts.
+  if (needs_length && s.kind != ScheduleKind::Poly && sched.max_steps &&
+      s.warmup_steps + s.constant_steps >= s.max_steps)
     throw ConfigError(
         fmt::format("model.optim.sched: warm-up ({}) and constant end ({}) leave nothing of the {} steps to anneal.",
                     s.warmup_steps, s.constant_steps, s.max_steps));

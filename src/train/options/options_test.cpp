@@ -157,6 +157,18 @@ TEST(OptimOptions, SchedulesFromTheConfig) {
   EXPECT_THROW(make_schedule(no_model.optim, {}), ConfigError);
 }
 
+TEST(OptimOptions, AShortRunMayEndInItsWarmUpButAWrittenLengthMustHoldIt) {
+  const Bound warm(
+      {"model.optim.lr=0.1", "model.optim.sched.name=CosineAnnealing", "model.optim.sched.warmup_steps=100"});
+  std::vector<std::string> notes;
+  const Schedule cut = make_schedule(warm.optim, {20, 10, 1, 8}, &notes);
+  EXPECT_THAT(notes, ::testing::Contains(HasSubstr("warm-up of 100 steps is longer than the run of 20")));
+  EXPECT_NEAR(cut.at(20), 0.1 * 21 / 101, 1e-12);
+  const Bound written({"model.optim.sched.name=CosineAnnealing", "model.optim.sched.warmup_steps=100",
+                       "model.optim.sched.max_steps=50"});
+  EXPECT_THROW(make_schedule(written.optim, {20, 10, 1, 8}), ConfigError);
+}
+
 TEST(OptimOptions, CustomKeys) {
   const Bound b({"optimizer.paramwise_cfg.custom_keys.norm.decay_mult=0.", "model.optim.weight_decay=0.01",
                  "model.optim.no_decay=[1d,bias]"});
