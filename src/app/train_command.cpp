@@ -4,10 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
+#include "app/tune_arguments.h"
 #include "core/error.h"
+#include "core/file_ops.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "device/machine.h"
 #include "models/register.h"
+#include "train/loop/signals.h"
 #include "train/run/training_run.h"
 
 namespace redline::app {
@@ -20,6 +24,8 @@ struct TrainArguments {
   ConfigArguments config;
   bool dry_run = false, print_config = false;
   std::string trace;
+  std::string tune_budget;  // empty: train as asked
+  TuneArguments tune;
 };
 
 nlohmann::json summary_json(const train::RunSummary& summary) {
@@ -36,11 +42,28 @@ nlohmann::json summary_json(const train::RunSummary& summary) {
   return json;
 }
 
+tune::TuneResult tune_first(const task::Registry& registry, const config::RequestSource& source,
+                            const TrainArguments& arguments) {
+  TuneArguments options = arguments.tune;
+  options.budget = arguments.tune_budget;
+  const train::SignalScope signals;
+  tune::TuneResult result = tune::tune_job(make_tune_request(registry, source, options));
+  log_info(tune_summary(result));
+  if (train::StopFlag::requested()) throw PreemptedError("Stopped while tuning; nothing was trained.");
+  return result;
+}
+
 void run_train(const TrainArguments& arguments, const CLI::App& command, const Globals& globals) {
   task::Registry registry;
   models::register_all(registry);
   const MachineFacts machine = device::read_machine_facts();
-  const auto job = train::Job::read(registry, arguments.config.source(command), machine);
+  config::RequestSource source = arguments.config.source(command);
+  std::optional<tune::TuneResult> tuned;
+  if (!arguments.tune_budget.empty()) {
+    tuned = tune_first(registry, source, arguments);
+    source = tuned_source(std::move(source), *tuned);
+  }
+  const auto job = train::Job::read(registry, source, machine);
   if (arguments.print_config) {
     fmt::print("{}", globals.json ? job->resolved().dump_json() : job->resolved().dump_yaml());
     return;
@@ -56,6 +79,8 @@ void run_train(const TrainArguments& arguments, const CLI::App& command, const G
   train::RunOptions options;
   if (!arguments.trace.empty()) options.trace = measure::parse_step_range(arguments.trace);
   const train::RunSummary summary = train::run_training(*job, options);
+  // Beside the record, so that `redline report` shows what tuning found.
+  if (tuned) write_file_atomic(summary.directory / "tune_card.json", measure::tune_card_to_json(tuned->card));
   if (globals.json) fmt::print("{}\n", summary_json(summary).dump(1));
 }
 
@@ -70,6 +95,10 @@ void add_train_command(CLI::App& program, const Globals& globals) {
                     "Resolve, open the data, run one step, estimate memory; write nothing");
   command->add_flag("--print-config,--print_config", arguments->print_config,
                     "Print the resolved config with the origin of every value, and stop");
+  command->add_option("--tune", arguments->tune_budget,
+                      "Tune for this long first (or use the tune card of an earlier call) and train with the result");
+  command->add_option("--allow", arguments->tune.allow, "With --tune: numerics, order, optimisation");
+  command->add_option("--memory", arguments->tune.memory, "With --tune: most tensor memory, e.g. 8GiB");
   command->add_option("--trace", arguments->trace, "Write a Chrome/Perfetto trace of some steps: steps=10..20");
   command->callback([arguments, command, &globals] { run_train(*arguments, *command, globals); });
 }

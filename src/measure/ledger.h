@@ -18,6 +18,7 @@ enum class LedgerVerdict {
   Slower,         // "slower here"
   TooNoisy,       // the interval contains 1 and is too wide to call it no effect
   NotMeasurable,  // this machine can not show it (no GPU, no second disk); never "no effect"
+  NotTried,       // `reason` says why: no consent, out of budget
   Failed,         // the trial ended with an error, e.g. out of memory; `reason` says which
 };
 const char* ledger_verdict_name(LedgerVerdict verdict);

@@ -23,12 +23,18 @@ std::string entry_name(const measure::LedgerEntry& entry) {
   return fmt::format("{}: {} -> {}", entry.field, entry.from, entry.to);
 }
 
-std::string break_even_sentence(const measure::BreakEven& b) {
+std::string break_even_sentence(const measure::TuneCard& card) {
+  const measure::BreakEven& b = card.break_even;
   const auto samples = b.samples();
   const std::string cost = fmt::format("Tuning cost {}", format_seconds(b.tuning_seconds + b.compile_seconds));
   if (!samples) return cost + "; it does not pay back in this run.";
-  return fmt::format("{} and pays back after {} samples; the run finishes in {} instead of {}.", cost,
+  // The finish time's interval is that of the promised ratio.
+  const auto finish = [&](double ratio) {
+    return b.tuning_seconds + b.compile_seconds + b.baseline_finish_seconds() / std::max(1e-9, ratio);
+  };
+  return fmt::format("{} and pays back after {} samples; the run finishes in {} ({} to {}) instead of {}.", cost,
                      format_count(*samples), format_seconds(b.best_finish_seconds()),
+                     format_seconds(finish(card.promised_ratio.high)), format_seconds(finish(card.promised_ratio.low)),
                      format_seconds(b.baseline_finish_seconds()));
 }
 
@@ -75,6 +81,9 @@ std::vector<LedgerLine> ledger_lines(const measure::Ledger& ledger) {
     line.claim = entry.claim;
     if (entry.predicted) line.predicted = gain_text(*entry.predicted);
     if (entry.add_one_in) line.measured = estimate_text(*entry.add_one_in);
+    if (entry.leave_one_out)
+      line.measured += fmt::format(", in the best {} (interaction {:.2f})", gain_text(entry.leave_one_out->ratio),
+                                   entry.interaction().value_or(1));
     line.verdict = measure::ledger_verdict_name(entry.verdict);
     if (!entry.reason.empty()) line.verdict += ": " + entry.reason;
     line.in_best = entry.in_best;
@@ -84,7 +93,7 @@ std::vector<LedgerLine> ledger_lines(const measure::Ledger& ledger) {
 }
 
 std::string tuned_html(const measure::TuneCard& card) {
-  std::string out = "<h2>What tuning found</h2><p>" + escape_html(break_even_sentence(card.break_even)) + "</p>" +
+  std::string out = "<h2>What tuning found</h2><p>" + escape_html(break_even_sentence(card)) + "</p>" +
                     draw_intervals(ledger_chart(card.ledger));
   out +=
       "<div class=\"scroll\"><table><tr><th>switch</th><th>claim of a guide</th><th>predicted</th><th>measured "
@@ -106,7 +115,7 @@ std::string tuned_html(const measure::TuneCard& card) {
 }
 
 std::string tuned_text(const measure::TuneCard& card, int width) {
-  std::string out = fmt::format("{}\n\n", break_even_sentence(card.break_even));
+  std::string out = fmt::format("{}\n\n", break_even_sentence(card));
   for (const LedgerLine& line : ledger_lines(card.ledger)) {
     out += fmt::format("{} {}\n", line.in_best ? "*" : " ",
                        printable(line.name).substr(0, static_cast<size_t>(std::max(20, width - 2))));
@@ -119,6 +128,7 @@ std::string tuned_text(const measure::TuneCard& card, int width) {
   if (card.certificate)
     out += fmt::format("\nCertificate: {}. {}\n", measure::certificate_kind_name(card.certificate->kind),
                        printable(card.certificate->reason));
+  for (const std::string& note : card.notes) out += "Note: " + printable(note) + "\n";
   return out;
 }
 

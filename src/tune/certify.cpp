@@ -79,6 +79,20 @@ CertificateJudgement judge_step_by_step(const CertificateEvidence& evidence) {
   return judgement;
 }
 
+// Student's quantiles at 97.5 % by degrees of freedom.
+constexpr double kStudent[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262};
+
+measure::Interval prediction_interval(const std::vector<double>& values) {
+  const auto n = static_cast<double>(values.size());
+  const double middle = measure::mean(values);
+  if (values.size() < 2) return {middle, middle};
+  double squares = 0;
+  for (double value : values) squares += (value - middle) * (value - middle);
+  const double t = kStudent[std::min(values.size() - 2, std::size(kStudent) - 1)];
+  const double half = t * std::sqrt(squares / (n - 1) * (1 + 1 / n));
+  return {middle - half, middle + half};
+}
+
 // Mean loss over the last half, where curves have settled, against the spread of seeds there.
 CertificateJudgement judge_curve(const CertificateEvidence& evidence) {
   CertificateJudgement judgement;
@@ -90,14 +104,15 @@ CertificateJudgement judge_curve(const CertificateEvidence& evidence) {
   };
   std::vector<double> seeds = {tail(evidence.reference)};
   for (const auto& run : evidence.reference_seeds) seeds.push_back(tail(run));
-  const auto [low, high] = std::minmax_element(seeds.begin(), seeds.end());
-  const double spread = *high - *low, mine = tail(evidence.winner);
-  judgement.tolerance = spread / std::max(1e-12, std::abs(seeds[0]));
+  // Where another seed of the reference would fall, 19 times out of 20: few seeds make that wide, as they should.
+  const measure::Interval expected = prediction_interval(seeds);
+  const double mine = tail(evidence.winner);
+  judgement.tolerance = (expected.high - expected.low) / 2 / std::max(1e-12, std::abs(seeds[0]));
   judgement.largest_difference = relative_difference(mine, seeds[0]);
-  const bool better = mine < *low, inside = mine <= *high + 0.5 * spread && mine >= *low - 0.5 * spread;
+  const bool better = mine < expected.low, inside = expected.contains(mine);
   const bool optimisation = evidence.effect == config::Effect::Optimisation || evidence.effect == config::Effect::Model;
-  const std::string numbers =
-      fmt::format("loss {:.4f} against {:.4f} to {:.4f} over {} seeds", mine, *low, *high, seeds.size());
+  const std::string numbers = fmt::format("loss {:.4f} where seeds of the reference give {:.4f} to {:.4f} ({} of them)",
+                                          mine, expected.low, expected.high, seeds.size());
   if (!std::isfinite(mine) || (!optimisation && !evidence.same_samples_per_epoch)) {
     judgement.sentence = std::isfinite(mine) ? "An epoch does not hold the same samples." : "The loss is not finite.";
   } else if (optimisation && (inside || better)) {
@@ -107,7 +122,7 @@ CertificateJudgement judge_curve(const CertificateEvidence& evidence) {
     judgement.verdict = CertificateVerdict::SameCurve;
     judgement.sentence = "Same samples per epoch, and a curve within the spread of seeds: " + numbers + ".";
   } else {
-    judgement.sentence = "Outside the spread of seeds: " + numbers + ".";
+    judgement.sentence = "Outside what seeds explain: " + numbers + ".";
   }
   return judgement;
 }

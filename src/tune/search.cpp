@@ -7,11 +7,18 @@
 
 namespace redline::tune {
 
+namespace {
+constexpr int kMostCombinePasses = 2;
+}
+
 Search::Search(std::vector<Candidate> candidates, SearchOptions options) : options_(options) {
   options_.race.least_gain = options_.least_gain;
   for (Candidate& candidate : candidates) {
-    Entry entry{std::move(candidate), EntryState::Untried, {}, {}, {}};
-    if (entry.candidate.ceiling < options_.least_gain) {
+    Entry entry{std::move(candidate)};
+    if (!entry.candidate.not_tried.empty()) {
+      entry.state = EntryState::Pruned;
+      entry.note = entry.candidate.not_tried;
+    } else if (entry.candidate.ceiling < options_.least_gain) {
       entry.state = EntryState::Pruned;
       entry.note = "its ceiling is below what is worth a trial";
     }
@@ -24,9 +31,20 @@ Search::Search(std::vector<Candidate> candidates, SearchOptions options) : optio
   });
 }
 
+bool Search::is_member(size_t entry) const {
+  return std::find(members_.begin(), members_.end(), entry) != members_.end();
+}
+
 std::optional<Trial> Search::next(double spent_seconds) {
   if (spent_seconds >= options_.budget_seconds && stage_ != Stage::Done) {
     out_of_budget_ = true;
+    // A race that was cut off still says something: its blocks are an estimate, only no decision.
+    if (race_ && race_->blocks() >= 2 && (stage_ == Stage::AddOneIn || stage_ == Stage::Leftovers)) {
+      entries_[racing_].alone = race_->estimate();
+      entries_[racing_].state = EntryState::NotBetter;
+      entries_[racing_].note = "the budget ended before this was decided";
+    }
+    race_.reset();
     for (Entry& entry : entries_)
       if (entry.state == EntryState::Untried) entry.state = EntryState::OutOfBudget;
     stage_ = Stage::Done;
@@ -52,30 +70,38 @@ void Search::report(std::optional<double> a_seconds, std::optional<double> b_sec
   if (decision != RaceDecision::Continue) finish_race(decision == RaceDecision::Better);
 }
 
+void Search::adopt(size_t index) {
+  best_ = on_top_of_best(index);
+  const std::string& group = entries_[index].candidate.group;
+  std::erase_if(members_, [&](size_t m) { return !group.empty() && entries_[m].candidate.group == group; });
+  members_.push_back(index);
+  changed_ = true;
+}
+
 void Search::finish_race(bool better) {
   Entry& entry = entries_[racing_];
   const measure::RatioEstimate estimate = race_->estimate();
+  met_[{setting_text(trial_.a), setting_text(trial_.b)}] = estimate;
   race_.reset();
   ++cursor_;
   switch (stage_) {
     case Stage::AddOneIn:
+    case Stage::Leftovers:
       entry.alone = estimate;
       entry.state = better ? EntryState::Better : EntryState::NotBetter;
       // Always a best so far: the best single switch stands until the combination is known.
-      if (better && (members_.empty() || estimate.ratio > entries_[members_[0]].alone->ratio)) {
+      if (stage_ == Stage::AddOneIn && better &&
+          (members_.empty() || estimate.ratio > entries_[members_[0]].alone->ratio)) {
         members_ = {racing_};
         best_ = entry.candidate.values;
       }
       break;
     case Stage::Combine:
-      if (better) {
-        best_ = combine(best_, entry.candidate.values);
-        members_.push_back(racing_);
-      }
+      if (better) adopt(racing_);
       break;
     case Stage::LeaveOneOut:
       entry.removed = estimate;
-      // `better` here: the setting without it is at least as fast beyond doubt, so it goes.
+      // `better` here: the setting without it is faster beyond doubt, so it goes.
       if (better) {
         best_ = without(best_, entry.candidate.values);
         std::erase(members_, racing_);
@@ -90,18 +116,26 @@ bool Search::start_next_race() {
   for (;;) {
     switch (stage_) {
       case Stage::AddOneIn:
-        if (start_add_one_in()) return true;
+        if (start_alone(false)) return true;
         begin_combine();
         break;
       case Stage::Combine:
         if (start_combine()) return true;
-        stage_ = options_.leave_one_out && members_.size() > 1 ? Stage::LeaveOneOut : Stage::Done;
-        winners_ = members_;
-        cursor_ = 0;
+        if (changed_ && combine_passes_ < kMostCombinePasses)
+          begin_combine();
+        else
+          begin_leave_one_out();
         break;
       case Stage::LeaveOneOut:
         if (start_leave_one_out()) return true;
-        stage_ = Stage::Done;
+        stage_ = leftovers_done_ ? Stage::Done : Stage::Leftovers;
+        cursor_ = 0;
+        break;
+      case Stage::Leftovers:
+        if (start_alone(true)) return true;
+        leftovers_done_ = true;
+        combine_passes_ = 0;
+        begin_combine();
         break;
       case Stage::Done:
         return false;
@@ -109,51 +143,82 @@ bool Search::start_next_race() {
   }
 }
 
-bool Search::start_add_one_in() {
-  while (cursor_ < order_.size() && entries_[order_[cursor_]].state != EntryState::Untried) ++cursor_;
-  if (cursor_ == order_.size()) return false;
-  racing_ = order_[cursor_];
-  trial_ = {{}, entries_[racing_].candidate.values, "alone: " + entries_[racing_].candidate.name, 0};
+void Search::start(size_t entry, Setting a, Setting b, const char* how) {
+  racing_ = entry;
+  trial_ = {std::move(a), std::move(b), how + entries_[entry].candidate.name, 0};
   race_.emplace(options_.race);
-  return true;
 }
 
-void Search::begin_combine() {
-  stage_ = Stage::Combine;
-  cursor_ = 0;
-  winners_.clear();
-  for (size_t i = 0; i < entries_.size(); ++i)
-    if (entries_[i].state == EntryState::Better) winners_.push_back(i);
-  std::stable_sort(winners_.begin(), winners_.end(),
-                   [&](size_t a, size_t b) { return entries_[a].alone->ratio > entries_[b].alone->ratio; });
-  if (!winners_.empty()) cursor_ = 1;  // the first is the best already
-}
-
-bool Search::start_combine() {
-  for (; cursor_ < winners_.size(); ++cursor_) {
-    const Candidate& candidate = entries_[winners_[cursor_]].candidate;
-    const bool excluded = std::any_of(members_.begin(), members_.end(), [&](size_t m) {
-      return !candidate.group.empty() && entries_[m].candidate.group == candidate.group;
-    });
-    if (excluded) continue;  // another value of the same switch was faster
-    racing_ = winners_[cursor_];
-    trial_ = {best_, combine(best_, candidate.values), "added to the best: " + candidate.name, 0};
-    race_.emplace(options_.race);
+bool Search::start_alone(bool late) {
+  for (; cursor_ < order_.size(); ++cursor_) {
+    const Entry& entry = entries_[order_[cursor_]];
+    if (entry.state != EntryState::Untried || entry.candidate.late != late) continue;
+    start(order_[cursor_], {}, entry.candidate.values, "alone: ");
     return true;
   }
   return false;
 }
 
+void Search::begin_combine() {
+  stage_ = Stage::Combine;
+  cursor_ = 0;
+  changed_ = false;
+  ++combine_passes_;
+  queue_.clear();
+  for (size_t i = 0; i < entries_.size(); ++i)
+    if (entries_[i].alone && entries_[i].state != EntryState::Failed &&
+        entries_[i].alone->ratio >= options_.hopeless_ratio)
+      queue_.push_back(i);
+  std::stable_sort(queue_.begin(), queue_.end(),
+                   [&](size_t a, size_t b) { return entries_[a].alone->ratio > entries_[b].alone->ratio; });
+}
+
+Setting Search::on_top_of_best(size_t index) const {
+  const Candidate& candidate = entries_[index].candidate;
+  Setting base = best_;
+  for (size_t m : members_)
+    if (!candidate.group.empty() && entries_[m].candidate.group == candidate.group)
+      base = without(base, entries_[m].candidate.values);
+  return combine(base, candidate.values);
+}
+
+bool Search::start_combine() {
+  if (best_.empty()) return false;  // nothing won: each was seen alone already
+  for (; cursor_ < queue_.size(); ++cursor_) {
+    const size_t index = queue_[cursor_];
+    if (is_member(index)) continue;
+    Setting challenger = on_top_of_best(index);
+    if (challenger == best_ || met_.count({setting_text(best_), setting_text(challenger)}) != 0) continue;
+    start(index, best_, std::move(challenger), "on top of the best: ");
+    return true;
+  }
+  return false;
+}
+
+void Search::begin_leave_one_out() {
+  stage_ = Stage::LeaveOneOut;
+  queue_ = options_.leave_one_out && members_.size() > 1 ? members_ : std::vector<size_t>();
+  cursor_ = 0;
+}
+
 bool Search::start_leave_one_out() {
-  if (cursor_ >= winners_.size() || members_.size() < 2) return false;
-  racing_ = winners_[cursor_];
-  trial_ = {best_, without(best_, entries_[racing_].candidate.values),
-            "taken out of the best: " + entries_[racing_].candidate.name, 0};
-  RaceOptions options = options_.race;
-  options.least_gain = 0.0;
-  options.most_blocks = std::min(options.most_blocks, 5);
-  race_.emplace(options);
-  return true;
+  for (; cursor_ < queue_.size() && members_.size() > 1; ++cursor_) {
+    Setting rest = without(best_, entries_[queue_[cursor_]].candidate.values);
+    // What was added last has just been raced the other way round.
+    if (const auto met = met_.find({setting_text(rest), setting_text(best_)}); met != met_.end()) {
+      const measure::RatioEstimate& e = met->second;
+      entries_[queue_[cursor_]].removed =
+          measure::RatioEstimate{1 / e.ratio, {1 / e.interval.high, 1 / e.interval.low}, e.blocks};
+      continue;
+    }
+    start(queue_[cursor_], best_, std::move(rest), "taken out of the best: ");
+    RaceOptions options = options_.race;
+    options.least_gain = 0.0;
+    options.most_blocks = std::min(options.most_blocks, 4);
+    race_.emplace(options);
+    return true;
+  }
+  return false;
 }
 
 double Search::untested_gain() const {

@@ -2,14 +2,18 @@
 // interleaved block, tell it their seconds per sample (or that one failed), until it has nothing left worth a block or
 // the budget is gone. Always has a best so far.
 //
-// 1. each candidate alone against the reference (the ledger's add-one-in), most promising first; candidates whose
-// ceiling is below
-//    2 % are not tried. 2. the winners are added one by one to the best (largest first), each addition raced. 3. from
-//    the best, each switch is taken out again (leave-one-out); one that no longer helps is dropped.
+// 1. Each candidate alone against the reference (the ledger's add-one-in), most promising first; a candidate whose
+//    ceiling is below 2 % is not tried.
+// 2. The others are tried on top of the best, those that lost alone included unless they lost badly: a larger batch may
+//    pay only once buckets have removed its padding. A value of a group that is taken replaces the one that is there.
+// 3. From the best, each switch is taken out again (leave-one-out); one that does not help is dropped.
+// 4. Candidates expected to lose, for the ledger; one that surprises goes through 2 again.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tune/race.h"
@@ -20,8 +24,9 @@ namespace redline::tune {
 struct SearchOptions {
   double budget_seconds = 180;
   double least_gain = 0.02;
-  RaceOptions race;
+  RaceOptions race{};
   bool leave_one_out = true;
+  double hopeless_ratio = 0.85;  // slower than this alone: not tried on top of the best
 };
 
 struct Trial {
@@ -35,9 +40,9 @@ enum class EntryState { Untried, Better, NotBetter, Failed, Pruned, OutOfBudget 
 struct Entry {
   Candidate candidate;
   EntryState state = EntryState::Untried;
-  std::optional<measure::RatioEstimate> alone;    // against the reference
-  std::optional<measure::RatioEstimate> removed;  // best without it against best: < 1 means it helps
-  std::string note;                               // why pruned or how it failed
+  std::optional<measure::RatioEstimate> alone{};    // against the reference
+  std::optional<measure::RatioEstimate> removed{};  // best without it against best: < 1 means it helps
+  std::string note{};                               // why pruned or how it failed
 };
 
 class Search {
@@ -51,6 +56,7 @@ class Search {
 
   const Setting& best() const { return best_; }
   const std::vector<Entry>& entries() const { return entries_; }
+  bool is_member(size_t entry) const;  // of the best
   // Product of what untried candidates might still gain (their ceilings, or their predictions where there is none):
   // 0.07 = at most 7 %.
   double untested_gain() const;
@@ -58,27 +64,32 @@ class Search {
   int blocks() const { return blocks_; }
 
  private:
-  enum class Stage { AddOneIn, Combine, LeaveOneOut, Done };
+  enum class Stage { AddOneIn, Combine, LeaveOneOut, Leftovers, Done };
   bool start_next_race();
-  bool start_add_one_in();
+  bool start_alone(bool late);
   bool start_combine();
   bool start_leave_one_out();
   void finish_race(bool better);
   void begin_combine();
+  void begin_leave_one_out();
+  Setting on_top_of_best(size_t entry) const;
+  void adopt(size_t entry);
+  void start(size_t entry, Setting a, Setting b, const char* how);
 
   SearchOptions options_;
   std::vector<Entry> entries_;
-  std::vector<size_t> order_;    // entries by predicted gain
-  std::vector<size_t> winners_;  // to combine, by measured gain
-  std::vector<size_t> members_;  // of the best setting
+  std::vector<size_t> order_;                                                  // entries by predicted gain
+  std::vector<size_t> queue_;                                                  // of the stage
+  std::vector<size_t> members_;                                                // of the best setting
+  std::map<std::pair<std::string, std::string>, measure::RatioEstimate> met_;  // b against a, of races that ended
   size_t cursor_ = 0;
   Stage stage_ = Stage::AddOneIn;
   Setting best_;
   std::optional<Race> race_;
   Trial trial_;
   size_t racing_ = 0;
-  int blocks_ = 0;
-  bool out_of_budget_ = false;
+  int blocks_ = 0, combine_passes_ = 0;
+  bool out_of_budget_ = false, changed_ = false, leftovers_done_ = false;
 };
 
 }  // namespace redline::tune

@@ -20,12 +20,16 @@ Setting without(const Setting& base, const Setting& removed);
 
 // One switch to try: values that move together (workers x threads, micro-batch x accumulation) are one candidate.
 struct Candidate {
-  std::string name;  // for the ledger, e.g. "num_workers 0 -> 1"
-  Setting values;
+  std::string name;  // for the log, e.g. "num_workers 0 -> 1"
+  Setting values{};
   double predicted_gain = 0;
   double ceiling = 1e9;  // the most it can gain, from the doctor's ceilings
   config::Effect effect = config::Effect::Nothing;
-  std::string group;  // candidates of one group exclude each other (values of one option)
+  std::string group{};                // candidates of one group exclude each other (values of one option)
+  std::string field{}, from{}, to{};  // for the ledger
+  std::string not_tried{};            // why this one is not run: no consent, not measurable here; empty = run it
+  bool not_measurable = false;
+  bool late = false;  // expected to lose: only with budget left over
 };
 
 }  // namespace redline::tune

@@ -173,6 +173,12 @@ void Trainer::log_step(const StepOutcome& outcome, const CadencePosition& positi
   m["skipped_steps"] = static_cast<double>(state_.skipped_steps);
   m["guard_actions"] = static_cast<double>(state_.guard_actions);
   m["bad_samples"] = static_cast<double>(now.loader.bad_samples);
+  if (const auto rate = m.find("samples_per_second"); rate != m.end() && settings_.fp32_gflops > 0)
+    m["flops_share"] = parts_.task.flops_per_sample(window_.items_per_sample() / settings_.items_per_length) *
+                       rate->second / (settings_.fp32_gflops * 1e9);
+  if (parts_.store != nullptr && parts_.store->last_stall_seconds() > 0)
+    m["checkpoint_seconds"] = parts_.store->last_stall_seconds();
+  if (const auto drift = drift_.drift()) m["step_time_drift"] = *drift;
   observer_->log(values);
   window_.reset(now);
 }

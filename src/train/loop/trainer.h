@@ -77,6 +77,9 @@ struct LoopSettings {
   std::optional<EarlyStoppingSettings> early_stopping;
   std::string early_metric = "val_loss";
 
+  // For the model's arithmetic against the machine's: its measured rate (0: not measured), and how many of the data's
+  // counted items make one unit of a sample's length (audio: samples per second).
+  double fp32_gflops = 0, items_per_length = 1;
   int64_t process_bytes = 0;  // that the whole process may hold; 0: not watched
   int64_t intra_op_threads = 0;
   std::string config_hash;

@@ -20,13 +20,18 @@ namespace redline::train {
 
 namespace {
 
-// What to continue from: asked for by path, or found in the run directory.
-std::optional<LoadedCheckpoint> find_checkpoint(const ExpManagerConfig& config, const std::filesystem::path& directory,
-                                                CheckpointStore* store) {
-  const std::string resume = config.resume.value_or(config.resume_if_exists ? "auto" : "none");
-  if (resume == "none" || resume == "false") return std::nullopt;
-  if (resume == "auto" || resume == "true") return store != nullptr ? store->load_newest() : std::nullopt;
-  std::filesystem::path path = resume;
+std::string resume_word(const ExpManagerConfig& config) {
+  return config.resume.value_or(config.resume_if_exists ? "auto" : "none");
+}
+bool resumes_by_itself(const std::string& word) { return word == "auto" || word == "true"; }
+bool never_resumes(const std::string& word) { return word == "none" || word == "false"; }
+
+// A checkpoint asked for by path; nullopt when none was.
+std::optional<LoadedCheckpoint> load_asked_checkpoint(const ExpManagerConfig& config) {
+  const std::string resume = resume_word(config);
+  if (resumes_by_itself(resume) || never_resumes(resume)) return std::nullopt;
+  std::filesystem::path path = std::filesystem::path(resume).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();  // a slash at the end
   std::error_code ignored;
   if (std::filesystem::is_directory(path / "checkpoints", ignored)) {
     auto newest = CheckpointStore(path / "checkpoints", CheckpointConfig()).load_newest();
@@ -37,15 +42,19 @@ std::optional<LoadedCheckpoint> find_checkpoint(const ExpManagerConfig& config, 
   if (loaded.state.state_json.empty())
     throw CheckpointError(fmt::format(
         "{} holds weights only, so there is nothing to resume; use load_from to start from weights.", path.string()));
-  if (store != nullptr && std::filesystem::equivalent(path.parent_path(), directory / "checkpoints", ignored))
-    store->set_aside_after(loaded.info.step);
   return loaded;
 }
 
+// Generations of this run that are newer than the one asked for belong to a future that will not come.
+void set_aside_later_ones(CheckpointStore& store, const LoadedCheckpoint& asked) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(std::filesystem::absolute(asked.info.path).parent_path(), store.directory(), ignored))
+    store.set_aside_after(asked.info.step);
+}
+
 bool starts_afresh(const ExpManagerConfig& config, const std::filesystem::path& directory) {
-  const std::string resume = config.resume.value_or(config.resume_if_exists ? "auto" : "none");
-  if (resume == "none" || resume == "false") return true;
-  if (resume != "auto" && resume != "true") return false;
+  if (never_resumes(resume_word(config))) return true;
+  if (!resumes_by_itself(resume_word(config))) return false;
   return !config.create_checkpoint_callback || generation_paths(directory / "checkpoints").empty();
 }
 
@@ -140,20 +149,21 @@ RunSummary run_training(Job& job, const RunOptions& options) {
   summary.directory = run_directory(exp, job.root().name);
   const SignalScope signals;
   const bool keeps = exp.create_checkpoint_callback;
-  const std::string resume = exp.resume.value_or(exp.resume_if_exists ? "auto" : "none");
 
   std::unique_ptr<task::Task> task = job.build_task();
   const auto train = job.build_loader(*task, Job::Part::Train, summary.directory);
   const auto validation = job.build_loader(*task, Job::Part::Validation, summary.directory);
   make_loop_settings(job, *task, *train);  // a job that cannot run is refused before anything is written
   if (starts_afresh(exp, summary.directory)) load_initial_weights(job, *task);
-  measure::RunWriter writer(summary.directory, /*resume=*/resume != "none" && resume != "false", metric_table(*task));
+  std::optional<LoadedCheckpoint> loaded = load_asked_checkpoint(exp);
+  measure::RunWriter writer(summary.directory, /*resume=*/!never_resumes(resume_word(exp)), metric_table(*task));
   std::unique_ptr<CheckpointStore> store;
   if (keeps)
     store = std::make_unique<CheckpointStore>(
         summary.directory / "checkpoints", exp.checkpoint_callback_params,
         [&writer](const std::string& kind, const measure::FieldList& fields) { writer.event(kind, fields); });
-  const std::optional<LoadedCheckpoint> loaded = find_checkpoint(exp, summary.directory, store.get());
+  if (loaded && store) set_aside_later_ones(*store, *loaded);
+  if (store && resumes_by_itself(resume_word(exp))) loaded = store->load_newest();
   if (loaded) take_resolved_values(job, LoopState::from_json(loaded->state.state_json));
   prepare_process(job);
   writer.write_config(job.resolved().dump_yaml());

@@ -1,0 +1,165 @@
+// redline tune CONFIG: measures every switch on the user's own job, proves the winner, and writes a tuned recipe.
+// redline race CONFIG --with "a=1 b=2" ...: named settings of a job in turns against the job as it is.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/command.h"
+#include "app/terminal.h"
+#include "app/tune_arguments.h"
+#include "core/error.h"
+#include "core/file_ops.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "device/machine.h"
+#include "models/register.h"
+#include "report/page.h"
+#include "report/tuned.h"
+#include "train/loop/signals.h"
+
+namespace redline::app {
+
+void add_tune_command(CLI::App& program, const Globals& globals);
+void add_race_command(CLI::App& program, const Globals& globals);
+
+namespace {
+
+struct TuneCommandArguments {
+  ConfigArguments config;
+  TuneArguments tune;
+  std::string out, html;
+};
+
+// A whole recipe: the resolved job, each value with its origin, the tuned ones named as such.
+std::string tuned_recipe(const task::Registry& registry, const config::RequestSource& source,
+                         const tune::TuneResult& result) {
+  const auto job =
+      train::Job::read(registry, tuned_source(source, result), device::read_machine_facts(), {true, false});
+  std::string head = "# Written by `redline tune`; a normal recipe: redline train THIS_FILE\n";
+  head += fmt::format("# from {} on {} ({})\n", source.file ? source.file->string() : "flags", result.card.created,
+                      result.card.fingerprint.machine);
+  head += "# " + tune_summary(result) + "\n";
+  if (result.card.certificate)
+    head += fmt::format("# certificate: {}. {}\n", measure::certificate_kind_name(result.card.certificate->kind),
+                        printable(result.card.certificate->reason));
+  return head + job->resolved().dump_yaml();
+}
+
+void print_result(const tune::TuneResult& result, const std::string& recipe, const Globals& globals) {
+  if (globals.json) {
+    nlohmann::ordered_json json = {{"schema_version", 1},
+                                   {"summary", tune_summary(result)},
+                                   {"from_card", result.from_card},
+                                   {"rechecked", result.rechecked},
+                                   {"recipe", recipe},
+                                   {"card_path", result.card_path.string()}};
+    json["card"] = nlohmann::ordered_json::parse(measure::tune_card_to_json(result.card));
+    fmt::print("{}\n", json.dump(1));
+    return;
+  }
+  fmt::print("{}\n\n{}\nThe tuned recipe is {} (card: {}).\n", printable(tune_summary(result)),
+             report::tuned_text(result.card, terminal_width()), recipe, result.card_path.string());
+}
+
+void run_tune(const TuneCommandArguments& arguments, const CLI::App& command, const Globals& globals) {
+  task::Registry registry;
+  models::register_all(registry);
+  const config::RequestSource source = arguments.config.source(command);
+  if (!source.file) throw ConfigError("tune needs a recipe (a YAML file).");
+  const train::SignalScope signals;
+  const tune::TuneResult result = tune::tune_job(make_tune_request(registry, source, arguments.tune));
+  const std::string out = arguments.out.empty() ? source.file->stem().string() + ".tuned.yaml" : arguments.out;
+  write_file_atomic(out, tuned_recipe(registry, source, result));
+  if (!arguments.html.empty()) {
+    report::RunPart part;
+    part.name = source.file->string();
+    part.card = result.card;
+    write_file_atomic(arguments.html, report::render_html({tune_summary(result), {std::move(part)}, {}}));
+  }
+  print_result(result, out, globals);
+}
+
+struct RaceArguments {
+  ConfigArguments config;
+  std::vector<std::string> with;
+  int blocks = 6;
+  std::string turn = "0.5s";
+};
+
+tune::Setting parse_setting(const std::string& text) {
+  tune::Setting setting;
+  for (const std::string& word : split(text, ' ')) {
+    if (trim(word).empty()) continue;
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) throw ConfigError("--with takes \"key=value key=value\", not '" + text + "'.");
+    setting[word.substr(0, equals)] = word.substr(equals + 1);
+  }
+  return setting;
+}
+
+void run_race(const RaceArguments& arguments, const CLI::App& command, const Globals& globals) {
+  task::Registry registry;
+  models::register_all(registry);
+  const config::RequestSource source = arguments.config.source(command);
+  if (!source.file) throw ConfigError("race needs a recipe (a YAML file).");
+  const auto turn = parse_seconds(arguments.turn);
+  if (!turn || !(*turn > 0)) throw ConfigError("--turn takes a time such as 0.5s, not '" + arguments.turn + "'.");
+  std::vector<tune::Setting> settings;
+  for (const std::string& text : arguments.with) settings.push_back(parse_setting(text));
+  const train::SignalScope signals;
+  const auto rows = tune::race_settings(make_tune_request(registry, source, {}), settings, arguments.blocks, *turn);
+  nlohmann::ordered_json json = {{"schema_version", 1}, {"settings", nlohmann::ordered_json::array()}};
+  for (const tune::RaceRow& row : rows) {
+    nlohmann::ordered_json one = {{"setting", row.setting}, {"failure", row.failure}};
+    if (!row.mine.empty()) {
+      const measure::RatioEstimate e = measure::compare_blocks(row.reference, row.mine);
+      one["ratio"] = e.ratio;
+      one["low"] = e.interval.low;
+      one["high"] = e.interval.high;
+      one["samples_per_second"] = 1 / measure::median(row.mine);
+      one["reference_seconds"] = row.reference;
+      one["seconds"] = row.mine;
+      if (!globals.json)
+        fmt::print("{:.3f} x ({:.3f} to {:.3f}), {:.1f} samples/s: {}\n", e.ratio, e.interval.low, e.interval.high,
+                   1 / measure::median(row.mine), printable(tune::setting_text(row.setting)));
+    } else if (!globals.json) {
+      fmt::print("failed: {}: {}\n", printable(tune::setting_text(row.setting)), printable(row.failure));
+    }
+    json["settings"].push_back(one);
+  }
+  if (globals.json) fmt::print("{}\n", json.dump());
+}
+
+}  // namespace
+
+void add_tune_command(CLI::App& program, const Globals& globals) {
+  auto arguments = std::make_shared<TuneCommandArguments>();
+  CLI::App* command = program.add_subcommand(
+      "tune",
+      "Measure every switch on this job, prove that the best combination trains the same, write it as a recipe");
+  add_config_arguments(*command, arguments->config);
+  command->add_option("--budget", arguments->tune.budget, "Time to spend, e.g. 180s or 3m");
+  command->add_option("--allow", arguments->tune.allow,
+                      "What may change besides speed: numerics, order, optimisation (separated by commas)");
+  command->add_option("--memory", arguments->tune.memory, "Most tensor memory a job may use, e.g. 8GiB");
+  command->add_option("--card", arguments->tune.card, "Use and write this tune card instead of the cache's");
+  command->add_flag("--fresh", arguments->tune.fresh, "Tune even when there is a card");
+  command->add_option("--out", arguments->out, "The tuned recipe; default: NAME.tuned.yaml in this folder");
+  command->add_option("--html", arguments->html, "Write ledger and certificate as a page to this file");
+  command->callback([arguments, command, &globals] { run_tune(*arguments, *command, globals); });
+}
+
+void add_race_command(CLI::App& program, const Globals& globals) {
+  auto arguments = std::make_shared<RaceArguments>();
+  CLI::App* command = program.add_subcommand("race", "Run settings of a job in turns and say which is faster");
+  add_config_arguments(*command, arguments->config);
+  command->add_option("--with", arguments->with, "A setting to race against the job as it is: \"key=value key=value\"")
+      ->required()
+      ->take_all();
+  command->add_option("--blocks", arguments->blocks, "Interleaved blocks (A B B A) of each")
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--turn", arguments->turn, "How long one turn lasts");
+  command->callback([arguments, command, &globals] { run_race(*arguments, *command, globals); });
+}
+
+}  // namespace redline::app

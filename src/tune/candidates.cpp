@@ -1,0 +1,398 @@
+#include "tune/candidates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "doctor/predict.h"
+#include "tune/cadence_solver.h"
+
+namespace redline::tune {
+
+using config::Effect;
+using measure::Phase;
+
+namespace {
+
+constexpr const char* kBatch = "model.train_ds.batch_size";
+constexpr const char* kMicro = "model.train_ds.micro_batch_size";
+constexpr const char* kAccumulate = "trainer.accumulate_grad_batches";
+constexpr const char* kWorkers = "model.train_ds.num_workers";
+constexpr const char* kThreads = "trainer.intra_op_threads";
+constexpr const char* kNeedsOptimisation = "it changes the optimisation; --allow optimisation lets it be tried";
+constexpr const char* kNeedsOrder = "it changes the order of samples; --allow order lets it be tried";
+constexpr const char* kNeedsNumerics = "it changes the precision; --allow numerics lets it be tried";
+
+// Part of a step that more threads speed up (Amdahl); what is left is bound by memory or serial.
+constexpr double kParallelShare = 0.8;
+double thread_seconds(double seconds, int from, int to) {
+  const auto share = [](int threads) { return 1 - kParallelShare + kParallelShare / threads; };
+  return seconds * share(std::max(1, to)) / share(std::max(1, from));
+}
+
+class Maker {
+ public:
+  Maker(const JobView& job, const Observed& observed, const MachineFacts& machine, const Allow& allow,
+        const PlanShapeOf& plan_shape)
+      : job_(job), o_(observed), machine_(machine), allow_(allow), plan_shape_(plan_shape) {
+    const auto& seen = o_.seen;
+    compute_ = seen.phase(Phase::Forward).seconds_per_step + seen.phase(Phase::Backward).seconds_per_step;
+    wait_ = seen.phase(Phase::Wait).seconds_per_step;
+    loader_ = seen.loader_worker_seconds();
+    cadence_ = cadence_seconds_per_step(o_.costs, o_.rates);
+    step_ =
+        std::max(1e-9, seen.step_seconds - seen.phase(Phase::Log).seconds_per_step -
+                           seen.phase(Phase::Monitor).seconds_per_step - seen.phase(Phase::Validate).seconds_per_step -
+                           seen.phase(Phase::Checkpoint).seconds_per_step) +
+        cadence_;
+  }
+
+  std::vector<Candidate> run() {
+    add_batches();
+    add_workers_and_threads();
+    add_buckets();
+    add_padding();
+    add_precision();
+    add_loader_options();
+    add_what_cannot_be_shown();
+    std::erase_if(out_, [&](const Candidate& c) {
+      return std::any_of(c.values.begin(), c.values.end(),
+                         [&](const auto& value) { return job_.pinned.count(value.first) != 0; });
+    });
+    for (Candidate& c : out_) c.late = c.late || c.predicted_gain < -0.2;
+    return std::move(out_);
+  }
+
+ private:
+  void add(Candidate candidate) {
+    candidate.name = fmt::format("{} {} -> {}", candidate.field, candidate.from, candidate.to);
+    out_.push_back(std::move(candidate));
+  }
+
+  // Gain when forward and backward take `compute` per step of `samples` samples, all else per sample as before.
+  double compute_gain(double compute, double samples) const {
+    const double before = seen_samples();
+    if (before <= 0 || samples <= 0) return 0;
+    const double per_step = o_.seen.phase(Phase::Optimiser).seconds_per_step + cadence_;  // once per step
+    const double per_sample = std::max(0.0, step_ - compute_ - per_step) / before;
+    return step_ / before / (per_sample + (compute + per_step) / samples) - 1;
+  }
+  double seen_samples() const { return o_.seen.samples_per_step; }
+
+  double plan_gain(const Setting& setting) const {
+    const auto shape = plan_shape_ ? plan_shape_(setting) : std::nullopt;
+    if (!shape || o_.items_per_sample <= 0) return 0;
+    const double padded = shape->samples_per_step * o_.items_per_sample / std::max(0.05, 1 - shape->padding_share);
+    const double compute = shape->micro_batches_per_step * o_.micro_batch_seconds + padded * o_.padded_item_seconds;
+    return compute_gain(compute, shape->samples_per_step);
+  }
+
+  void add_batches() {
+    if (job_.bounded_by_length) return;
+    const int64_t effective = job_.effective_batch();
+    if (!job_.batch_statistics) {
+      // A step is split as one likes: the result is the same but for rounding.
+      const int64_t now = std::min(effective, job_.micro_batch_size > 0 ? job_.micro_batch_size : job_.batch_size);
+      for (int64_t micro = 1; micro < 2 * effective; micro *= 2) {
+        const int64_t rows = std::min(micro, effective);
+        if (rows == now || rows * 4 < now) continue;
+        const Setting values = {{kMicro, std::to_string(rows)}};
+        add({"", values, plan_gain(values), 1e9, Effect::Numerics, "batch", "micro_batch_size", std::to_string(now),
+             std::to_string(rows)});
+      }
+    } else {
+      for (int64_t batch = 1; batch < 2 * effective; batch *= 2) {
+        const int64_t rows = std::min(batch, effective);
+        if (rows == job_.batch_size || effective % rows != 0 || rows * 4 < job_.batch_size) continue;
+        add_rebatched(rows, effective / rows);
+      }
+    }
+    for (int64_t factor : {2, 4, 8}) {
+      const int64_t batch = job_.batch_size * factor;
+      if (batch * job_.accumulate > std::max<int64_t>(1, job_.samples / 8)) break;  // an epoch keeps some steps
+      if (batch > 256) break;
+      add_rebatched(batch, job_.accumulate);
+    }
+  }
+
+  void add_rebatched(int64_t batch, int64_t accumulate) {
+    const Setting values = rebatched(job_, batch, accumulate);
+    const auto text = [](int64_t b, int64_t a) { return a == 1 ? std::to_string(b) : fmt::format("{} x {}", b, a); };
+    Candidate c{"",
+                values,
+                plan_gain(values),
+                1e9,
+                Effect::Optimisation,
+                "batch",
+                "batch_size",
+                text(job_.batch_size, job_.accumulate),
+                text(batch, accumulate)};
+    if (!allow_.optimisation) c.not_tried = kNeedsOptimisation;
+    add(std::move(c));
+  }
+
+  double worker_step_seconds(int workers, int threads) const {
+    doctor::LoaderModel model;
+    model.loader_seconds = loader_;
+    model.compute_seconds = thread_seconds(std::max(1e-9, step_ - wait_), job_.threads, threads);
+    model.threads = threads;
+    model.cores = std::max(1, machine_.allowed_cpus);
+    model.accelerator = machine_.has_cuda;
+    return doctor::predicted_step_seconds(model, workers);
+  }
+
+  void add_workers_and_threads() {
+    const int cores = std::max(1, machine_.allowed_cpus);
+    const double now = job_.workers == 0 ? step_ : worker_step_seconds(job_.workers, job_.threads);
+    // Free loading can gain no more than what the step waits and what workers take from its cores.
+    const double share = std::min(0.95, (wait_ + (job_.workers > 0 ? loader_ / cores : 0)) / step_);
+    for (int threads : {cores, std::max(1, cores - 1), std::max(1, cores / 2), 1}) {
+      for (int workers : {0, 1, 2, 4, 8, 16}) {
+        if (workers > cores || (workers == job_.workers && threads == job_.threads)) continue;
+        const Setting values = {{kWorkers, std::to_string(workers)}, {kThreads, std::to_string(threads)}};
+        if (std::any_of(out_.begin(), out_.end(), [&](const Candidate& c) { return c.values == values; })) continue;
+        const bool same_threads = threads == job_.threads;
+        Candidate c{"",
+                    same_threads ? Setting{{kWorkers, std::to_string(workers)}} : values,
+                    now / worker_step_seconds(workers, threads) - 1,
+                    same_threads ? 1 / (1 - share) - 1 + 0.02 : 1e9,
+                    same_threads ? Effect::Nothing : Effect::Numerics,
+                    "workers",
+                    same_threads ? "num_workers" : "num_workers x intra_op_threads",
+                    same_threads ? std::to_string(job_.workers) : fmt::format("{} x {}", job_.workers, job_.threads),
+                    same_threads ? std::to_string(workers) : fmt::format("{} x {}", workers, threads)};
+        if (std::any_of(out_.begin(), out_.end(),
+                        [&](const Candidate& other) { return other.field == c.field && other.to == c.to; }))
+          continue;
+        add(std::move(c));
+      }
+    }
+  }
+
+  void add_buckets() {
+    if (!job_.ragged || job_.bounded_by_length) return;
+    const auto one = [&](bool on, int count) {
+      Setting values = {{"model.train_ds.use_bucketing", on ? "true" : "false"}};
+      if (on) values["model.train_ds.num_buckets"] = std::to_string(count);
+      Candidate c{"",
+                  values,
+                  plan_gain(values),
+                  1e9,
+                  Effect::Order,
+                  "buckets",
+                  "num_buckets",
+                  job_.buckets ? std::to_string(job_.num_buckets) : "off",
+                  on ? std::to_string(count) : "off"};
+      if (!allow_.order) c.not_tried = kNeedsOrder;
+      add(std::move(c));
+    };
+    if (job_.buckets) one(false, 1);
+    for (int count : {4, 8})
+      if (!job_.buckets || count != job_.num_buckets) one(true, count);
+  }
+
+  void add_padding() {
+    if (job_.dynamic_padding || !job_.ragged) return;
+    const Setting values = {{"model.train_ds.use_dynamic_padding", "true"}};
+    add({"", values, plan_gain(values), 1e9, Effect::Numerics, "padding", "use_dynamic_padding", "false", "true"});
+  }
+
+  void add_precision() {
+    const auto rate = [&](const std::string& precision) {
+      if (precision == "bf16-mixed") return machine_.gemm_bf16_gflops;
+      if (precision == "16-mixed") return machine_.gemm_fp16_gflops;
+      return machine_.gemm_fp32_gflops;
+    };
+    for (const char* precision : {"32-true", "bf16-mixed", "16-mixed"}) {
+      if (precision == job_.precision) continue;
+      Candidate c{"",
+                  {{"trainer.precision", precision}, {"trainer.precision_strict", "true"}},
+                  doctor::predicted_precision_gain(o_.seen, rate(job_.precision), rate(precision)),
+                  1e9,
+                  Effect::Numerics,
+                  "precision",
+                  "precision",
+                  job_.precision,
+                  precision};
+      if (rate(precision) <= 0) {
+        c.not_tried = "LibTorch has no kernel for it here";
+        c.not_measurable = true;
+      } else if (rate(precision) < 0.1 * rate(job_.precision)) {
+        c.not_tried =
+            fmt::format("matrix products run at {:.0f} instead of {:.0f} GFLOP/s: a trial would last too long",
+                        rate(precision), rate(job_.precision));
+      } else if (!allow_.numerics) {
+        c.not_tried = kNeedsNumerics;
+      }
+      add(std::move(c));
+    }
+  }
+
+  void add_loader_options() {
+    const double waits = std::min(0.95, wait_ / step_);
+    if (job_.workers > 0)
+      for (int prefetch : {4, 8})
+        if (prefetch > job_.prefetch)
+          add({"",
+               {{"model.train_ds.prefetch_factor", std::to_string(prefetch)}},
+               0.0,
+               1 / (1 - waits) - 1,
+               Effect::Nothing,
+               "prefetch",
+               "prefetch_factor",
+               std::to_string(job_.prefetch),
+               std::to_string(prefetch)});
+    if (job_.cache != "memory") {
+      const double saved = o_.seen.stage(measure::Stage::Read) + o_.seen.stage(measure::Stage::Decode);
+      const double paid = job_.workers == 0 ? saved : 0.75 * saved / std::max(1, machine_.allowed_cpus);
+      const double most = std::min(0.95, saved / step_);
+      // The first epoch fills the cache: shorter trials than an epoch cannot show it.
+      add({"",
+           {{"model.train_ds.cache", "memory"}},
+           1 / (1 - std::min(0.95, paid / step_)) - 1,
+           1 / (1 - most) - 1,
+           Effect::Nothing,
+           "cache",
+           "cache",
+           job_.cache,
+           "memory"});
+    }
+  }
+
+  void add_what_cannot_be_shown() {
+    const auto absent = [&](const char* field, const char* from, const char* to, Effect effect, const char* why) {
+      Candidate c{"", {}, 0, 1e9, effect, field, field, from, to};
+      c.not_tried = why;
+      c.not_measurable = true;
+      c.name = field;
+      out_.push_back(std::move(c));
+    };
+    if (!job_.has_cuda) absent("pin_memory", "false", "true", Effect::Nothing, "there is no device to copy to");
+    if (!job_.tarred)
+      absent("is_tarred", "false", "true", Effect::Order,
+             "the data is not in tars; `redline data tar` makes them, and the gain needs a disk that seeks");
+    if (!job_.supports_channels_last)
+      absent("channels_last", "false", "true", Effect::Numerics, "the model has no images");
+    absent("compile", "false", "true", Effect::Numerics, "this version has no compiled steps");
+  }
+
+  const JobView& job_;
+  const Observed& o_;
+  const MachineFacts& machine_;
+  const Allow& allow_;
+  const PlanShapeOf& plan_shape_;
+  double compute_ = 0, wait_ = 0, loader_ = 0, cadence_ = 0, step_ = 0;
+  std::vector<Candidate> out_;
+};
+
+}  // namespace
+
+Allow parse_allow(const std::string& text) {
+  Allow allow;
+  for (const std::string& raw : split(text, ',')) {
+    const std::string word = trim(raw);
+    if (word.empty()) continue;
+    if (word == "numerics")
+      allow.numerics = true;
+    else if (word == "order")
+      allow.order = true;
+    else if (word == "optimisation" || word == "optimization")
+      allow.optimisation = true;
+    else
+      throw ConfigError("--allow takes numerics, order and optimisation (separated by commas), not '" + word + "'.");
+  }
+  return allow;
+}
+
+Setting rebatched(const JobView& job, int64_t batch, int64_t accumulate) {
+  Setting values = {
+      {kBatch, std::to_string(batch)}, {kMicro, std::to_string(batch)}, {kAccumulate, std::to_string(accumulate)}};
+  const double steps = static_cast<double>(job.effective_batch()) / static_cast<double>(batch * accumulate);
+  const double batches = static_cast<double>(job.batch_size) / static_cast<double>(batch);
+  const auto scaled = [](int64_t count, double by) {
+    return std::to_string(std::max<int64_t>(1, std::llround(static_cast<double>(count) * by)));
+  };
+  if (job.val_check_batches) values["trainer.val_check_interval"] = scaled(*job.val_check_batches, batches);
+  if (job.max_iters > 0) values["trainer.max_iters"] = scaled(job.max_iters, batches);
+  if (steps == 1.0) return values;
+  if (job.max_steps > 0 && job.max_iters == 0) values["trainer.max_steps"] = scaled(job.max_steps, steps);
+  if (job.warmup_steps) values["model.optim.sched.warmup_steps"] = scaled(*job.warmup_steps, steps);
+  if (job.schedule_steps) values["model.optim.sched.max_steps"] = scaled(*job.schedule_steps, steps);
+  if (job.scale_lr == "none") {
+    // Adam's step does not grow with the gradient, so its rate goes with the root (Malladi et al. 2022); SGD's with the
+    // batch (Goyal et al. 2017).
+    values["model.optim.scale_lr"] = job.optimizer == "sgd" ? "linear" : "sqrt";
+    values["model.optim.base_batch_size"] = std::to_string(job.effective_batch());
+  }
+  return values;
+}
+
+void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observed) {
+  double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, items = 0, samples = 0;
+  for (const measure::StepRow& row : rows) {
+    const double micro = std::max(1, row.micro_batches);
+    const double x = static_cast<double>(row.padded_items) / micro;
+    const double y = 1e-9 *
+                     static_cast<double>(row.phase_ns[static_cast<size_t>(Phase::Forward)] +
+                                         row.phase_ns[static_cast<size_t>(Phase::Backward)]) /
+                     micro;
+    n += 1, sx += x, sy += y, sxx += x * x, sxy += x * y;
+    items += static_cast<double>(row.items);
+    samples += row.samples;
+  }
+  if (n == 0) return;
+  observed.items_per_sample = samples > 0 ? items / samples : 0;
+  const double spread = n * sxx - sx * sx;
+  const bool enough = n >= 5 && spread > 1e-4 * sx * sx;
+  const double most = sx > 0 ? sy / sx : 0;  // all of it per item
+  const double slope = enough ? std::clamp((n * sxy - sx * sy) / spread, 0.2 * most, most) : most;
+  observed.padded_item_seconds = slope;
+  observed.micro_batch_seconds = std::max(0.0, (sy - slope * sx) / n);
+}
+
+std::vector<Candidate> make_candidates(const JobView& job, const Observed& observed, const MachineFacts& machine,
+                                       const Allow& allow, const PlanShapeOf& plan_shape) {
+  return Maker(job, observed, machine, allow, plan_shape).run();
+}
+
+std::vector<Candidate> cadence_candidates(const JobView& job, const Observed& observed, double share) {
+  std::vector<Candidate> out;
+  const double cadence = cadence_seconds_per_step(observed.costs, observed.rates);
+  const double step = std::max(1e-9, observed.seen.step_seconds);
+  const auto one = [&](const char* field, const char* path, double cost, double rate, int64_t from, int64_t to) {
+    if (cost <= 0 || rate <= 0 || from <= 0 || to <= from || job.pinned.count(path) != 0) return;
+    const double before = step + cadence;
+    const double after = before - cost * rate * (1 - static_cast<double>(from) / static_cast<double>(to));
+    const double gain = before / after - 1;
+    Candidate c{fmt::format("{} {} -> {}", field, from, to),
+                {{path, std::to_string(to)}},
+                gain,
+                gain,
+                Effect::Nothing,
+                field,
+                field,
+                std::to_string(from),
+                std::to_string(to)};
+    out.push_back(std::move(c));
+  };
+  const auto& c = observed.costs;
+  one("log_every_n_steps", "trainer.log_every_n_steps", c.log, observed.rates.log, job.log_every_n_steps,
+      std::max<int64_t>(cadence_steps(c.log, step, share), std::min<int64_t>(50, 5 * job.log_every_n_steps)));
+  if (job.monitors)
+    one("monitor.update_frequency", "model.monitor.update_frequency", c.monitor, observed.rates.monitor,
+        job.monitor_every, cadence_steps(c.monitor, step, share));
+  if (job.val_check_batches) {
+    const int64_t batches = *job.val_check_batches;
+    one("val_check_interval", "trainer.val_check_interval", c.validate, observed.rates.validate, batches,
+        std::max(2 * batches, job.accumulate * cadence_steps(c.validate, step, share)));
+  }
+  if (job.save_every_steps)
+    one("every_n_train_steps", "exp_manager.checkpoint_callback_params.every_n_train_steps", c.checkpoint,
+        observed.rates.checkpoint, *job.save_every_steps, cadence_steps(c.checkpoint, step, share));
+  return out;
+}
+
+}  // namespace redline::tune

@@ -1,0 +1,76 @@
+// Which switches to try on a job and what each is expected to gain: from the job's values, one observed stretch of it
+// and the machine's rates. Pure; the numbers of plans (padding) come in as a function.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/machine_facts.h"
+#include "doctor/observation.h"
+#include "tune/objective.h"
+#include "tune/setting.h"
+
+namespace redline::tune {
+
+// What the user lets the tuner change besides speed. Rounding (threads, micro-batches) needs no word: it is proved.
+struct Allow {
+  bool numerics = false, order = false, optimisation = false;
+};
+// "numerics,order"; throws ConfigError on another word.
+Allow parse_allow(const std::string& text);
+
+// The job's values that switches start from.
+struct JobView {
+  std::string task;
+  int64_t batch_size = 1, micro_batch_size = 1, accumulate = 1;
+  bool batch_statistics = false, bounded_by_length = false, supports_channels_last = false, channels_last = false;
+  std::string precision = "32-true";
+  int workers = 0, threads = 1, prefetch = 2;
+  bool buckets = false, dynamic_padding = true, ragged = true, tarred = false, images = false;
+  int num_buckets = 1;
+  std::string cache = "none";
+  int64_t log_every_n_steps = 50, max_steps = -1, max_iters = 0;
+  std::optional<int64_t> val_check_batches, warmup_steps, schedule_steps;  // counts that a larger batch must shrink
+  std::string optimizer = "adamw", scale_lr = "none";
+  bool monitors = false;
+  int64_t monitor_every = 0;
+  std::optional<int64_t> save_every_steps;
+  int64_t samples = 0;           // of an epoch
+  std::set<std::string> pinned;  // switches typed by the user: kept
+  bool has_cuda = false;
+  int64_t effective_batch() const { return batch_size * accumulate; }
+};
+
+// What one observed stretch of the reference showed.
+struct Observed {
+  doctor::Observation seen;
+  double micro_batch_seconds = 0;  // fixed cost of a micro-batch, from how step times follow their items
+  double padded_item_seconds = 0;  // forward and backward of one padded item
+  double items_per_sample = 0;
+  CadenceCosts costs;
+  CadenceRates rates;
+};
+// The line through (padded items, forward + backward seconds) of the rows: intercept and slope, per micro-batch. Rows
+// with too little spread give all to the slope.
+void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observed);
+
+// Share of padding and micro-batches of a step under a setting, from its plan; nullopt when that plan cannot be made.
+struct PlanShape {
+  double padding_share = 0, micro_batches_per_step = 1, samples_per_step = 1;
+};
+using PlanShapeOf = std::function<std::optional<PlanShape>(const Setting&)>;
+
+std::vector<Candidate> make_candidates(const JobView& job, const Observed& observed, const MachineFacts& machine,
+                                       const Allow& allow, const PlanShapeOf& plan_shape);
+
+// The values that keep a job's meaning (samples per validation, warm-up, length of the run) when a batch of `batch` and
+// an accumulation of `accumulate` replace the job's own.
+Setting rebatched(const JobView& job, int64_t batch, int64_t accumulate);
+
+// Cadences that cost more than `share` of the time, set to what stays below it.
+std::vector<Candidate> cadence_candidates(const JobView& job, const Observed& observed, double share);
+
+}  // namespace redline::tune

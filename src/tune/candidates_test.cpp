@@ -1,0 +1,188 @@
+#include "tune/candidates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace redline::tune {
+namespace {
+
+using ::testing::HasSubstr;
+
+JobView speech_job() {
+  JobView job;
+  job.task = "speech_ssl";
+  job.batch_size = 2;
+  job.micro_batch_size = 2;
+  job.accumulate = 8;
+  job.batch_statistics = true;
+  job.threads = 2;
+  job.samples = 1000;
+  job.max_steps = 400;
+  job.val_check_batches = 800;
+  job.warmup_steps = 200;
+  return job;
+}
+
+Observed observed() {
+  Observed o;
+  o.seen.steps = 20;
+  o.seen.step_seconds = 1.0;
+  o.seen.samples_per_step = 16;
+  o.seen.samples_per_second = 16;
+  o.seen.phases[static_cast<size_t>(measure::Phase::Forward)] = {0.3, 0.3, 0.3, 20};
+  o.seen.phases[static_cast<size_t>(measure::Phase::Backward)] = {0.5, 0.5, 0.5, 20};
+  o.seen.phases[static_cast<size_t>(measure::Phase::Wait)] = {0.1, 0.1, 0.1, 20};
+  o.seen.stage_seconds_per_step = {0.02, 0.06, 0.01, 0.01};
+  o.items_per_sample = 100;
+  o.micro_batch_seconds = 0.02;
+  o.padded_item_seconds = 0.0003;
+  o.costs = {0.001, 0, 2.0, 0.1};
+  o.rates = {0.1, 0, 0.01, 0.01};
+  return o;
+}
+
+MachineFacts two_cores() {
+  MachineFacts machine;
+  machine.allowed_cpus = 2;
+  machine.gemm_fp32_gflops = 100;
+  machine.gemm_bf16_gflops = 40;
+  machine.gemm_fp16_gflops = 1;
+  return machine;
+}
+
+const Candidate* find(const std::vector<Candidate>& all, const std::string& field, const std::string& to) {
+  for (const Candidate& c : all)
+    if (c.field == field && c.to == to) return &c;
+  return nullptr;
+}
+
+std::optional<PlanShape> half_padding(const Setting&) { return PlanShape{0.5, 8, 16}; }
+
+TEST(Candidates, ATaskWithBatchStatisticsNeedsConsentForItsMicroBatch) {
+  const auto without = make_candidates(speech_job(), observed(), two_cores(), {}, half_padding);
+  ASSERT_NE(find(without, "batch_size", "8 x 2"), nullptr);
+  EXPECT_THAT(find(without, "batch_size", "8 x 2")->not_tried, HasSubstr("--allow optimisation"));
+  const auto with = make_candidates(speech_job(), observed(), two_cores(), {false, false, true}, half_padding);
+  const Candidate* c = find(with, "batch_size", "8 x 2");
+  EXPECT_EQ(c->not_tried, "");
+  EXPECT_EQ(c->effect, config::Effect::Optimisation);
+  EXPECT_EQ(find(with, "micro_batch_size", "8"), nullptr);
+}
+
+TEST(Candidates, WithoutBatchStatisticsAStepIsSplitFreely) {
+  JobView job = speech_job();
+  job.batch_statistics = false;
+  const auto all = make_candidates(job, observed(), two_cores(), {}, half_padding);
+  for (const char* rows : {"1", "4", "8", "16"}) {
+    const Candidate* c = find(all, "micro_batch_size", rows);
+    ASSERT_NE(c, nullptr) << rows;
+    EXPECT_EQ(c->effect, config::Effect::Numerics);
+    EXPECT_EQ(c->not_tried, "");
+    EXPECT_EQ(c->values.size(), 1u);
+  }
+}
+
+TEST(Candidates, ALargerBatchKeepsTheRunsMeaning) {
+  const Setting same = rebatched(speech_job(), 8, 2);  // the same 16 samples per step
+  EXPECT_EQ(same.at("trainer.val_check_interval"), "200");
+  EXPECT_EQ(same.count("trainer.max_steps"), 0u);
+  EXPECT_EQ(same.count("model.optim.scale_lr"), 0u);
+  const Setting larger = rebatched(speech_job(), 8, 8);
+  EXPECT_EQ(larger.at("trainer.max_steps"), "100");
+  EXPECT_EQ(larger.at("model.optim.sched.warmup_steps"), "50");
+  EXPECT_EQ(larger.at("model.optim.scale_lr"), "sqrt");
+  EXPECT_EQ(larger.at("model.optim.base_batch_size"), "16");
+}
+
+TEST(Candidates, WorkersAndThreadsMoveTogetherWithinTheCores) {
+  const auto all = make_candidates(speech_job(), observed(), two_cores(), {}, half_padding);
+  EXPECT_NE(find(all, "num_workers", "1"), nullptr);
+  EXPECT_NE(find(all, "num_workers", "2"), nullptr);
+  EXPECT_EQ(find(all, "num_workers", "4"), nullptr);
+  const Candidate* both = find(all, "num_workers x intra_op_threads", "1 x 1");
+  ASSERT_NE(both, nullptr);
+  EXPECT_LT(both->predicted_gain, 0);
+  // Free loading can gain a tenth here, no more: that is the ceiling of the number of workers alone.
+  EXPECT_LT(find(all, "num_workers", "1")->ceiling, 0.2);
+}
+
+TEST(Candidates, PrecisionIsJudgedByTheMachine) {
+  const auto all = make_candidates(speech_job(), observed(), two_cores(), {true, false, false}, half_padding);
+  EXPECT_LT(find(all, "precision", "bf16-mixed")->predicted_gain, 0);
+  EXPECT_TRUE(find(all, "precision", "bf16-mixed")->not_tried.empty());
+  EXPECT_THAT(find(all, "precision", "16-mixed")->not_tried, HasSubstr("1 instead of 100 GFLOP/s"));
+}
+
+TEST(Candidates, WhatThisMachineCannotShowIsSaid) {
+  const auto all = make_candidates(speech_job(), observed(), two_cores(), {}, half_padding);
+  for (const char* field : {"pin_memory", "is_tarred", "compile"}) {
+    const Candidate* c = find(all, field, "true");
+    ASSERT_NE(c, nullptr) << field;
+    EXPECT_TRUE(c->not_measurable);
+    EXPECT_FALSE(c->not_tried.empty());
+  }
+}
+
+TEST(Candidates, WhatWasTypedIsKept) {
+  JobView job = speech_job();
+  job.pinned = {"model.train_ds.num_workers", "model.train_ds.batch_size"};
+  const auto all = make_candidates(job, observed(), two_cores(), {true, true, true}, half_padding);
+  for (const Candidate& c : all) {
+    EXPECT_EQ(c.values.count("model.train_ds.num_workers"), 0u) << c.name;
+    EXPECT_EQ(c.values.count("model.train_ds.batch_size"), 0u) << c.name;
+  }
+}
+
+TEST(Candidates, PaddingThatGoesIsPredictedAsTime) {
+  const auto plan = [](const Setting& setting) -> std::optional<PlanShape> {
+    return PlanShape{setting.count("model.train_ds.use_bucketing") ? 0.1 : 0.5, 8, 16};
+  };
+  const auto all = make_candidates(speech_job(), observed(), two_cores(), {false, true, false}, plan);
+  // 16 x 100 items: 3200 padded at 0.3 ms is 0.96 s, with a tenth of padding 1778 is 0.53 s; 8 micro-batches take 0.16.
+  const double before = 1.0 + 0.001 * 0.1 + 2.0 * 0.01 + 0.1 * 0.01;
+  const double after = before - 0.8 + 0.16 + 1600 / 0.9 * 0.0003;
+  EXPECT_NEAR(find(all, "num_buckets", "8")->predicted_gain, before / after - 1, 1e-6);
+}
+
+TEST(Candidates, CadencesAreSolvedFromTheirCost) {
+  JobView job = speech_job();
+  job.log_every_n_steps = 1;
+  Observed o = observed();
+  o.costs.log = 0.05;
+  o.rates.log = 1;
+  const auto all = cadence_candidates(job, o, 0.01);
+  const Candidate* log = find(all, "log_every_n_steps", "5");
+  ASSERT_NE(log, nullptr);
+  const Candidate* validation = find(all, "val_check_interval", "1600");
+  ASSERT_NE(validation, nullptr);  // 2 s in 100 steps of 1 s: half as often is 1 %
+  EXPECT_NEAR(validation->predicted_gain, 0.01 / 1.06, 1e-3);
+}
+
+TEST(Candidates, TheFixedCostOfAMicroBatchIsFitted) {
+  std::vector<measure::StepRow> rows;
+  for (int i = 0; i < 10; ++i) {
+    measure::StepRow row;
+    row.micro_batches = 4;
+    row.padded_items = 4 * (100 + 20 * i);
+    row.items = row.padded_items / 2;
+    row.samples = 8;
+    row.phase_ns[static_cast<size_t>(measure::Phase::Forward)] =
+        static_cast<int64_t>(1e9 * 4 * (0.03 + 0.0005 * (100 + 20 * i)));
+    rows.push_back(row);
+  }
+  Observed o;
+  fit_micro_batches(rows, o);
+  EXPECT_NEAR(o.micro_batch_seconds, 0.03, 1e-4);
+  EXPECT_NEAR(o.padded_item_seconds, 0.0005, 1e-6);
+}
+
+TEST(Allow, KnowsThreeWords) {
+  const Allow allow = parse_allow("order, optimisation");
+  EXPECT_TRUE(allow.order && allow.optimisation && !allow.numerics);
+  EXPECT_THROW(parse_allow("everything"), ConfigError);
+}
+
+}  // namespace
+}  // namespace redline::tune

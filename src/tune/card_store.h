@@ -1,0 +1,29 @@
+// Tune cards on disk: found again by what they were made for, so that a second call costs nothing.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "measure/tune_card.h"
+#include "tune/job_view.h"
+
+namespace redline::tune {
+
+// What the user let the tuner do, as part of a card's identity.
+std::string request_text(const Allow& allow, int64_t memory_bytes, const std::set<std::string>& pinned);
+
+// `versions`: of redline and LibTorch, from app. Opens the data for its statistics; reads no sample.
+measure::TuneFingerprint fingerprint(const train::Job& job, const task::Task& task, const std::string& request,
+                                     const std::string& versions);
+
+// cache_dir/tune/<hash of model, data and request>.json: the machine and versions are inside, so that a card of another
+// machine is found and can be re-checked.
+std::filesystem::path card_path(const train::Job& job, const measure::TuneFingerprint& print);
+
+// nullopt when there is none; a damaged one is said and passed over.
+std::optional<measure::TuneCard> load_card(const std::filesystem::path& path);
+
+// Why a card cannot be used as it is, as one sentence; empty when it can.
+std::string card_difference(const measure::TuneFingerprint& card, const measure::TuneFingerprint& now);
+
+}  // namespace redline::tune

@@ -1,0 +1,148 @@
+#include "tune/job_view.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "data/build_loader.h"
+#include "data/step_split.h"
+
+namespace redline::tune {
+
+config::RequestSource JobSource::with(const Setting& setting) const {
+  config::RequestSource changed = source;
+  for (const std::string& word : setting_overrides(setting)) changed.tuned.push_back(word);
+  return changed;
+}
+
+JobView view_job(const train::Job& job, task::Task& task) {
+  JobView view;
+  const data::DatasetConfig& data = job.train_ds();
+  const train::TrainerConfig& trainer = job.trainer();
+  view.task = job.entry().name;
+  view.batch_size = std::max<int64_t>(1, data.batch_size.value());
+  view.micro_batch_size = data.micro_batch_size.value();
+  view.accumulate = trainer.accumulate_grad_batches;
+  view.batch_statistics = task.batch_statistics();
+  view.bounded_by_length = data.batch_duration.has_value() || data.batch_tokens.has_value();
+  view.supports_channels_last = task.supports_channels_last();
+  view.channels_last = job.channels_last(task);
+  view.precision = train::precision_name(job.precision());
+  view.workers = data.num_workers.value();
+  view.threads = static_cast<int>(trainer.intra_op_threads.value());
+  view.prefetch = data.prefetch_factor;
+  view.buckets = data.use_bucketing.value();
+  view.num_buckets = data.num_buckets;
+  view.dynamic_padding = data.use_dynamic_padding;
+  view.ragged = task.source_kind() != "images";
+  view.images = task.source_kind() == "images";
+  view.tarred = data.is_tarred;
+  view.cache = data.cache;
+  view.log_every_n_steps = trainer.log_every_n_steps;
+  view.max_steps = trainer.max_steps;
+  view.max_iters = trainer.max_iters.value_or(0);
+  view.val_check_batches = train::parse_count_or_share(trainer.val_check_interval, "trainer.val_check_interval").count;
+  if (job.optim().sched) {
+    view.warmup_steps = job.optim().sched->warmup_steps;
+    view.schedule_steps = job.optim().sched->max_steps;
+  }
+  view.optimizer = job.optim().name;
+  view.scale_lr = job.optim().scale_lr;
+  if (const auto monitor = task.monitor()) {
+    view.monitors = job.resolved().find("model.monitor.update_frequency") != nullptr;
+    view.monitor_every = monitor->update_every_steps();
+  }
+  view.save_every_steps = job.exp_manager().checkpoint_callback_params.every_n_train_steps;
+  view.has_cuda = job.machine().has_cuda;
+  for (const config::ResolvedValue& value : job.resolved().values())
+    if (value.origin.kind == config::OriginKind::Flag && value.row != nullptr && value.row->tunable)
+      view.pinned.insert(value.path);
+  return view;
+}
+
+namespace {
+
+struct Planned {
+  std::unique_ptr<train::Job> job;
+  data::OpenedData data;
+  std::shared_ptr<const data::Planner> planner;
+  data::TaskNeeds needs;
+};
+
+Planned plan_job(const JobSource& jobs, const task::Task& task, const Setting& setting) {
+  Planned p;
+  train::JobOptions options;
+  options.measure_rates = false;
+  p.job = train::Job::read(jobs.registry, jobs.with(setting), jobs.machine, options);
+  p.needs = p.job->task_needs(task, train::Job::Part::Train);
+  p.data = data::open_data(p.job->train_ds(), p.needs);
+  p.planner = data::make_planner(p.job->train_ds(), p.needs, p.data);
+  return p;
+}
+
+constexpr int64_t kMostSteps = 64;
+
+}  // namespace
+
+std::optional<PlanShape> plan_shape(const JobSource& jobs, const task::Task& task, const Setting& setting) {
+  try {
+    const Planned p = plan_job(jobs, task, setting);
+    const auto plan = p.planner->epoch(0);
+    const data::SplitSettings split =
+        data::split_settings(p.job->train_ds(), p.needs, p.planner->settings(), p.needs.collate);
+    const double cut = p.planner->settings().cut_length;
+    const auto length = [&](int64_t sample) { return std::min(cut, p.data.source->length(sample)); };
+    const int64_t steps = std::min(kMostSteps, plan->num_steps());
+    if (steps == 0) return std::nullopt;
+    double real = 0, padded = 0, micros = 0, samples = 0;
+    for (int64_t i = 0; i < steps; ++i) {
+      // Spread over the epoch: buckets may come in runs.
+      const int64_t step = i * plan->num_steps() / steps;
+      const data::StepSplit cutting = data::split_step(*plan, step, split, length);
+      for (size_t m = 0; m < cutting.num_micro_batches(); ++m) {
+        double longest = 0;
+        for (uint32_t r = cutting.micro_begin[m]; r < cutting.micro_begin[m + 1]; ++r) {
+          const double one = length(plan->sample(cutting.entries[cutting.rows[r]]));
+          real += one;
+          longest = std::max(longest, one);
+        }
+        const double rows = cutting.micro_begin[m + 1] - cutting.micro_begin[m];
+        padded += rows * longest;
+        samples += rows;
+        micros += 1;
+      }
+    }
+    const auto n = static_cast<double>(steps);
+    return PlanShape{padded > 0 ? 1 - real / padded : 0, micros / n, samples / n};
+  } catch (const Error&) {
+    return std::nullopt;  // the trial will say what is wrong with the setting
+  }
+}
+
+bool same_samples(const JobSource& jobs, const task::Task& task, const Setting& a, const Setting& b) {
+  const Planned plans[2] = {plan_job(jobs, task, a), plan_job(jobs, task, b)};
+  std::vector<uint32_t> samples[2];
+  bool few_dropped = true;
+  for (int i = 0; i < 2; ++i) {
+    const auto plan = plans[i].planner->epoch(0);
+    samples[i] = plan->entries;
+    std::sort(samples[i].begin(), samples[i].end());
+    few_dropped = few_dropped && plans[i].job->train_ds().drop_last &&
+                  static_cast<size_t>(plan->num_dropped) * 20 <= samples[i].size() &&
+                  std::adjacent_find(samples[i].begin(), samples[i].end()) == samples[i].end();
+  }
+  if (samples[0] == samples[1]) return true;
+  return few_dropped && std::ranges::equal(plans[0].planner->kept(), plans[1].planner->kept());
+}
+
+double samples_of_run(const train::Job& job, int64_t steps_per_epoch) {
+  const auto per_step = static_cast<double>(std::max<int64_t>(1, job.train_ds().batch_size.value()) *
+                                            job.trainer().accumulate_grad_batches);
+  double steps = job.trainer().max_steps > 0 ? static_cast<double>(job.trainer().max_steps) : 0;
+  if (job.trainer().max_epochs > 0) {
+    const auto by_epochs = static_cast<double>(job.trainer().max_epochs * steps_per_epoch);
+    steps = steps > 0 ? std::min(steps, by_epochs) : by_epochs;
+  }
+  return per_step * (steps > 0 ? steps : static_cast<double>(steps_per_epoch));
+}
+
+}  // namespace redline::tune

@@ -1,0 +1,31 @@
+// A job's values and plans as the tuner's decisions need them.
+#pragma once
+
+#include "train/job/job.h"
+#include "tune/candidates.h"
+
+namespace redline::tune {
+
+// A job as the tuner starts others like it: the user's source and what belongs to every one of them.
+struct JobSource {
+  const task::Registry& registry;
+  config::RequestSource source;
+  MachineFacts machine;
+
+  // The user's job with `setting` on top (below what was typed).
+  config::RequestSource with(const Setting& setting) const;
+};
+
+JobView view_job(const train::Job& job, task::Task& task);
+
+// Padding and cuts of the first steps of a setting's plan; nothing is read. nullopt when the setting is refused.
+std::optional<PlanShape> plan_shape(const JobSource& jobs, const task::Task& task, const Setting& setting);
+
+// Whether an epoch of both settings holds the same samples, whatever their order. With drop_last a few are left out of
+// each epoch anyway; then at most a twentieth may be, none twice.
+bool same_samples(const JobSource& jobs, const task::Task& task, const Setting& a, const Setting& b);
+
+// Samples of the whole run: max_steps or max_epochs; one epoch when the job names no end.
+double samples_of_run(const train::Job& job, int64_t steps_per_epoch);
+
+}  // namespace redline::tune

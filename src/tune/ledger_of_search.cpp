@@ -1,0 +1,85 @@
+#include "tune/ledger_of_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tune/guide_claims.h"
+
+namespace redline::tune {
+
+using measure::LedgerVerdict;
+
+namespace {
+
+// A 95 % interval that was looked at after every block errs more often than 5 %; a gain is claimed only where the race,
+// which counts its looks, found one, or where the interval is clear of 1 by more than what is worth keeping.
+LedgerVerdict verdict_of(const Entry& entry) {
+  const LedgerVerdict plain = measure::ledger_verdict(*entry.alone);
+  if (plain == LedgerVerdict::Faster && entry.state != EntryState::Better) return LedgerVerdict::NoEffect;
+  return plain;
+}
+
+bool holds(const Setting& best, const Setting& values) {
+  return !values.empty() && std::all_of(values.begin(), values.end(), [&](const auto& value) {
+    const auto found = best.find(value.first);
+    return found != best.end() && found->second == value.second;
+  });
+}
+
+measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, const Setting& best) {
+  const Candidate& c = entry.candidate;
+  measure::LedgerEntry out;
+  out.field = c.field;
+  out.from = c.from;
+  out.to = c.to;
+  out.effect = config::effect_name(c.effect);
+  out.claim = guide_claim(task, c.field);
+  out.add_one_in = entry.alone;
+  out.reason = entry.note;
+  out.in_best = holds(best, c.values);
+  if (!c.not_measurable) out.predicted = 1 + c.predicted_gain;
+  if (entry.removed) {
+    const auto& e = *entry.removed;
+    out.leave_one_out = measure::RatioEstimate{1 / e.ratio, {1 / e.interval.high, 1 / e.interval.low}, e.blocks};
+  }
+  if (c.not_measurable) {
+    out.verdict = LedgerVerdict::NotMeasurable;
+  } else if (entry.alone) {
+    out.verdict = verdict_of(entry);
+  } else if (entry.state == EntryState::Failed) {
+    out.verdict = LedgerVerdict::Failed;
+  } else if (entry.state == EntryState::Pruned && c.not_tried.empty()) {
+    out.verdict = LedgerVerdict::NoEffect;
+    out.reason = fmt::format("it can gain at most {:+.1f} %", 100 * c.ceiling);
+  } else {
+    out.verdict = LedgerVerdict::NotTried;
+    if (entry.state == EntryState::OutOfBudget) out.reason = "the budget ended before its turn";
+  }
+  return out;
+}
+
+}  // namespace
+
+measure::Ledger ledger_of(const Search& search, const std::string& task, const Setting& best) {
+  measure::Ledger ledger;
+  for (const Entry& entry : search.entries()) ledger.entries.push_back(entry_of(entry, task, best));
+  const auto rank = [](const measure::LedgerEntry& e) {
+    return e.add_one_in ? e.add_one_in->ratio : e.verdict == LedgerVerdict::NotMeasurable ? -2.0 : -1.0;
+  };
+  std::stable_sort(ledger.entries.begin(), ledger.entries.end(),
+                   [&](const auto& a, const auto& b) { return rank(a) > rank(b); });
+  ledger.bound_left = 1 + search.untested_gain();
+  return ledger;
+}
+
+measure::Interval promised_interval(const measure::RatioEstimate& confirmed) {
+  const double middle = std::log(confirmed.ratio);
+  const double low = middle - std::log(std::max(1e-9, confirmed.interval.low));
+  const double high = std::log(confirmed.interval.high) - middle;
+  const auto wide = [](double half) { return std::max(0.015, half * std::sqrt(2.0)); };
+  return {std::exp(middle - wide(low)), std::exp(middle + wide(high))};
+}
+
+}  // namespace redline::tune

@@ -1,0 +1,19 @@
+// The ledger from what a search tried. Pure.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "measure/ledger.h"
+#include "tune/search.h"
+
+namespace redline::tune {
+
+// `best` is what was certified and confirmed; it may be less than the search's own best.
+measure::Ledger ledger_of(const Search& search, const std::string& task, const Setting& best);
+
+// What a fresh interleaved run should find, from the confirming blocks: their interval, widened for the noise of that
+// other run, at least 1.5 % to either side.
+measure::Interval promised_interval(const measure::RatioEstimate& confirmed);
+
+}  // namespace redline::tune

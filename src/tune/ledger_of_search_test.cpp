@@ -1,0 +1,136 @@
+// The ledger's words, and how often it claims a gain where there is none.
+#include "tune/ledger_of_search.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/philox.h"
+
+namespace redline::tune {
+namespace {
+
+using measure::LedgerVerdict;
+
+Candidate make_candidate(const std::string& name, double predicted, double ceiling = 1e9) {
+  return {name, {{name, "1"}}, predicted, ceiling, config::Effect::Nothing, name, name, "0", "1"};
+}
+
+// Runs a search whose candidates change speed by `gains`, log-normal noise of `noise` per turn.
+void run(Search& search, const std::map<std::string, double>& gains, double noise, uint64_t seed) {
+  KeyedStream draw(seed, 0, 0, 4);
+  double spent = 0;
+  while (const auto trial = search.next(spent)) {
+    const auto time = [&](const Setting& setting) -> std::optional<double> {
+      double speed = 1;
+      for (const auto& [path, value] : setting) {
+        if (gains.at(path) <= -1) return std::nullopt;
+        speed *= 1 + gains.at(path);
+      }
+      return std::exp(noise * draw.normal()) / speed;
+    };
+    search.report(time(trial->a), time(trial->b), "out of memory");
+    spent += 1;
+  }
+}
+
+const measure::LedgerEntry& find(const measure::Ledger& ledger, const std::string& field) {
+  for (const auto& entry : ledger.entries)
+    if (entry.field == field) return entry;
+  throw std::runtime_error(field);
+}
+
+TEST(Ledger, SaysWhatWasFoundInTheIssuesWords) {
+  std::vector<Candidate> candidates = {make_candidate("faster", 0.2), make_candidate("slower", 0.1),
+                                       make_candidate("fails", 0.5), make_candidate("nothing", 0.0),
+                                       make_candidate("capped", 0.01, 0.004)};
+  Candidate absent = make_candidate("pin_memory", 0);
+  absent.not_tried = "there is no device to copy to";
+  absent.not_measurable = true;
+  candidates.push_back(absent);
+  Candidate forbidden = make_candidate("order", 0.4);
+  forbidden.not_tried = "needs consent";
+  candidates.push_back(forbidden);
+  Search search(candidates, SearchOptions());
+  run(search, {{"faster", 0.3}, {"slower", -0.3}, {"fails", -1}, {"nothing", 0.0}}, 0.01, 2);
+  const measure::Ledger ledger = ledger_of(search, "speech_ssl", search.best());
+  EXPECT_EQ(find(ledger, "faster").verdict, LedgerVerdict::Faster);
+  EXPECT_TRUE(find(ledger, "faster").in_best);
+  EXPECT_NEAR(*find(ledger, "faster").prediction_error_points(), -10, 3);
+  EXPECT_EQ(find(ledger, "slower").verdict, LedgerVerdict::Slower);
+  EXPECT_EQ(find(ledger, "fails").verdict, LedgerVerdict::Failed);
+  EXPECT_EQ(find(ledger, "fails").reason, "out of memory");
+  EXPECT_EQ(find(ledger, "nothing").verdict, LedgerVerdict::NoEffect);
+  EXPECT_EQ(find(ledger, "capped").verdict, LedgerVerdict::NoEffect);
+  EXPECT_EQ(find(ledger, "pin_memory").verdict, LedgerVerdict::NotMeasurable);
+  EXPECT_EQ(find(ledger, "order").verdict, LedgerVerdict::NotTried);
+  EXPECT_FALSE(find(ledger, "order").in_best);
+}
+
+TEST(Ledger, FalseGainsAreRare) {
+  int claims = 0, entries = 0;
+  for (double noise : {0.01, 0.03, 0.08})
+    for (uint64_t seed = 0; seed < 60; ++seed) {
+      std::map<std::string, double> gains;
+      std::vector<Candidate> candidates;
+      for (int i = 0; i < 8; ++i) {
+        gains["s" + std::to_string(i)] = 0;
+        candidates.push_back(make_candidate("s" + std::to_string(i), 0.1));
+      }
+      Search search(
+          candidates,
+          {.budget_seconds = 1e6, .least_gain = 0.02, .race = {}, .leave_one_out = true, .hopeless_ratio = 0.85});
+      run(search, gains, noise, 100 + seed);
+      for (const auto& entry : ledger_of(search, "", search.best()).entries) {
+        claims += entry.verdict == LedgerVerdict::Faster;
+        ++entries;
+      }
+    }
+  EXPECT_LE(claims, entries * 5 / 100) << entries;
+}
+
+// The whole decision: search, then fresh blocks that must be clear of 1.
+TEST(Ledger, ATuningClaimsNoGainWhereThereIsNone) {
+  int claims = 0;
+  constexpr int kRuns = 200;
+  for (uint64_t seed = 0; seed < kRuns; ++seed) {
+    std::map<std::string, double> gains;
+    std::vector<Candidate> candidates;
+    for (int i = 0; i < 10; ++i) {
+      gains["s" + std::to_string(i)] = 0;
+      candidates.push_back(make_candidate("s" + std::to_string(i), 0.1));
+    }
+    Search search(candidates, SearchOptions());
+    run(search, gains, 0.04, 1000 + seed);
+    if (search.best().empty()) continue;
+    KeyedStream draw(seed, 1, 0, 4);
+    std::vector<double> a, b;
+    for (int i = 0; i < 8; ++i) {
+      a.push_back(std::exp(0.04 * draw.normal()));
+      b.push_back(std::exp(0.04 * draw.normal()));
+    }
+    claims += measure::compare_blocks(a, b).interval.low > 1;
+  }
+  EXPECT_LE(claims, kRuns * 5 / 100);
+}
+
+TEST(Ledger, APromiseCoversAFreshRun) {
+  int inside = 0;
+  constexpr int kRuns = 400;
+  for (uint64_t seed = 0; seed < kRuns; ++seed) {
+    KeyedStream draw(seed, 2, 0, 4);
+    const auto blocks = [&] {
+      std::vector<double> a, b;
+      for (int i = 0; i < 8; ++i) {
+        a.push_back(std::exp(0.05 * draw.normal()));
+        b.push_back(std::exp(0.05 * draw.normal()) / 1.4);
+      }
+      return measure::compare_blocks(a, b);
+    };
+    inside += promised_interval(blocks()).contains(blocks().ratio);
+  }
+  EXPECT_GE(inside, kRuns * 9 / 10);
+}
+
+}  // namespace
+}  // namespace redline::tune

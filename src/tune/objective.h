@@ -1,0 +1,40 @@
+// What the tuner maximises: samples per second of the whole run, validation, checkpoints, logging and monitoring
+// included. A trial of a few steps cannot hold a validation every 1000 steps, so the two parts are joined here: the
+// measured steps without cadences, and what each cadence costs times how often it comes.
+//
+// Times are compared per real item (frame, token) where batches have items: a short trial that happened to draw long
+// samples would otherwise look slow.
+#pragma once
+
+#include <span>
+
+#include "measure/run_record.h"
+#include "train/loop/cadence.h"
+
+namespace redline::tune {
+
+struct CadenceCosts {
+  double log = 0, monitor = 0, validate = 0, checkpoint = 0;  // seconds of one occurrence
+};
+struct CadenceRates {
+  double log = 0, monitor = 0, validate = 0, checkpoint = 0;  // occurrences per step
+};
+// How often each comes, counted over a few epochs (at most 20,000 steps). `save_steps` > 0 saves every so many steps,
+// `saves_on_validation` also with each validation.
+CadenceRates cadence_rates(const train::CadenceSettings& settings, int64_t steps_per_epoch, bool saves_on_validation,
+                           int64_t save_steps);
+double cadence_seconds_per_step(const CadenceCosts& costs, const CadenceRates& rates);
+
+// Rows of one turn, without what belongs to cadences.
+struct TurnCost {
+  double seconds = 0, samples = 0, items = 0, padded_items = 0;
+  int64_t steps = 0;
+  TurnCost& operator+=(const TurnCost& other);
+};
+TurnCost turn_cost(std::span<const measure::StepRow> rows);
+
+// Seconds per sample of the whole run. items_per_sample is the data set's mean (the reference's, as far as seen); 0:
+// samples are counted as they came.
+double seconds_per_sample(const TurnCost& turn, double cadence_seconds_per_step, double items_per_sample);
+
+}  // namespace redline::tune

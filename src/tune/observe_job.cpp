@@ -1,0 +1,110 @@
+#include "tune/observe_job.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/strings.h"
+#include "core/time.h"
+#include "device/memory.h"
+#include "train/run/training_run.h"
+#include "train/run/trial.h"
+
+namespace redline::tune {
+
+namespace {
+
+constexpr double kObserveShare = 0.06;  // of the budget
+constexpr int64_t kLeastSteps = 8, kMostSteps = 80;
+constexpr double kStepsOfOneTrial = 16;  // two settings, warm-up, a block, and its share of the proof
+
+// The limit holds for training the longest samples, the optimiser's state included.
+void check_memory(const JobSource& jobs, train::Trial& trial, int64_t memory_bytes) {
+  if (memory_bytes <= 0) return;
+  const int64_t rows = train::rows_at_once(trial.job());
+  device::memory::set_limit(memory_bytes);
+  try {
+    trial.longest_batch_peak_bytes();
+    return;
+  } catch (const c10::OutOfMemoryError&) {
+    trial.task().module().zero_grad(/*set_to_none=*/true);
+  }
+  // Does one sample fit?
+  Setting one = {{"model.train_ds.micro_batch_size", "1"}};
+  if (trial.task().batch_statistics())
+    one = {{"model.train_ds.batch_size", "1"}, {"model.train_ds.micro_batch_size", "1"}};
+  const std::string limit = format_bytes(static_cast<uint64_t>(memory_bytes));
+  try {
+    const auto job = train::Job::read(jobs.registry, jobs.with(one), jobs.machine, {true, false});
+    train::longest_batch_peak(*job, trial.task());
+    trial.task().module().zero_grad(/*set_to_none=*/true);
+  } catch (const c10::OutOfMemoryError&) {
+    throw ConfigError(fmt::format(
+        "--memory {} is below what a single sample of the longest kind needs; raise it, shorten the samples or use a "
+        "smaller model.",
+        limit));
+  }
+  throw ConfigError(fmt::format(
+      "--memory {} does not hold the job as it is: {} samples of the longest kind at once need more, one alone fits. "
+      "Start from a smaller micro_batch_size.",
+      limit, rows));
+}
+
+[[noreturn]] void fails_at_once(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const std::string sentence =
+      fmt::format("The job fails at its first step, so there is nothing to tune: {}", error.what());
+  throw Error(known != nullptr ? known->code() : ExitCode::Failure, sentence);
+}
+
+}  // namespace
+
+JobObservation observe_job(const JobSource& jobs, double budget_seconds, int64_t memory_bytes) {
+  JobObservation result;
+  std::unique_ptr<train::Trial> trial;
+  double first_step = 0;
+  try {
+    train::TrialOptions options;
+    options.checkpoint = true;
+    // Log lines often enough to see what one costs.
+    config::RequestSource source = jobs.with({});
+    source.overrides.push_back("trainer.log_every_n_steps=2");
+    trial = std::make_unique<train::Trial>(jobs.registry, source, jobs.machine, options);
+    trial->run(1);
+    const auto rows = trial->run(1).rows;
+    if (!rows.empty()) first_step = static_cast<double>(rows[0].wall_ns) * 1e-9;
+  } catch (const std::exception& error) {
+    fails_at_once(error);
+  }
+  if (kStepsOfOneTrial * first_step > budget_seconds)
+    throw ConfigError(fmt::format(
+        "A budget of {} is too short: one step of this job takes {}, one trial with its proof about {}. Give --budget "
+        "{} or more.",
+        format_seconds(budget_seconds), format_seconds(first_step), format_seconds(kStepsOfOneTrial * first_step),
+        format_seconds(10 * kStepsOfOneTrial * first_step)));
+  check_memory(jobs, *trial, memory_bytes);
+  result.memory_limit = memory_bytes > 0 ? memory_bytes : device::memory::limit();
+  const auto steps = std::clamp<int64_t>(
+      static_cast<int64_t>(kObserveShare * budget_seconds / std::max(1e-6, first_step)), kLeastSteps, kMostSteps);
+  const auto rows = trial->run(steps).rows;
+  Observed& o = result.observed;
+  o.seen = doctor::observe(rows, 1);
+  fit_micro_batches(rows, o);
+  o.costs.log = o.seen.phase(measure::Phase::Log).seconds_per_occurrence;
+  o.costs.monitor = trial->time_monitor().value_or(0);
+  trial->time_validation();  // warm
+  o.costs.validate = trial->time_validation().value_or(0);
+  o.costs.checkpoint = trial->time_checkpoint().value_or(0);
+  result.steps_per_epoch = trial->steps_per_epoch();
+  const train::LoopSettings& s = trial->settings();
+  train::CadenceSettings cadence = s.cadence;
+  const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine, {true, false});
+  cadence.log_every_n_steps = job->trainer().log_every_n_steps;
+  o.rates =
+      cadence_rates(cadence, result.steps_per_epoch, s.save_on_validation, s.save_interval.every_steps.value_or(0));
+  return result;
+}
+
+}  // namespace redline::tune

@@ -1,0 +1,18 @@
+// The reference before anything is tried: where its time goes, what its cadences cost, how much memory it may use.
+#pragma once
+
+#include "tune/job_view.h"
+
+namespace redline::tune {
+
+struct JobObservation {
+  Observed observed;
+  int64_t steps_per_epoch = 0;
+  int64_t memory_limit = 0;  // bytes of tensors
+};
+
+// Throws ConfigError: the job fails at its first step (with the job's own words), the budget is too short for one
+// trial, or not even one sample fits `memory_bytes`.
+JobObservation observe_job(const JobSource& jobs, double budget_seconds, int64_t memory_bytes);
+
+}  // namespace redline::tune

@@ -1,0 +1,49 @@
+// The tuner: observes a job, tries its switches in interleaved trials, proves that the winner trains like the
+// reference, confirms the gain with fresh blocks, and writes a card. Decisions are in search, race, candidates and
+// certify; this runs them against a clock.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "measure/tune_card.h"
+#include "tune/job_view.h"
+
+namespace redline::tune {
+
+struct TuneRequest {
+  const task::Registry& registry;
+  config::RequestSource source;
+  MachineFacts machine;
+  double budget_seconds = 180;
+  Allow allow;
+  int64_t memory_bytes = 0;         // 0: what the machine has
+  bool fresh = false;               // do not use a card
+  std::filesystem::path card_file;  // a card to use and write instead of the cache's
+  std::string versions;
+  double cadence_share = 0.01;                  // of the time, each of log, monitor, validation, checkpoint
+  std::function<void(const std::string&)> say;  // progress, one sentence each
+};
+
+struct TuneResult {
+  measure::TuneCard card;
+  bool from_card = false;  // nothing was run
+  bool rechecked = false;  // a card of another machine, confirmed here
+  std::filesystem::path card_path;
+  Setting best;
+};
+
+// Throws ConfigError when the budget or the memory limit is too small, and what the job itself throws at its first
+// step, with a word of who says so.
+TuneResult tune_job(const TuneRequest& request);
+
+// Settings of a job in turns against the reference: seconds per sample of each block, nullopt where one failed.
+struct RaceRow {
+  Setting setting;
+  std::vector<double> reference, mine;
+  std::string failure;
+};
+std::vector<RaceRow> race_settings(const TuneRequest& request, const std::vector<Setting>& settings, int blocks,
+                                   double turn_seconds);
+
+}  // namespace redline::tune

@@ -1,0 +1,152 @@
+"""The tuner as a process: what it writes, what a card saves, and one sentence for each thing that can be wrong."""
+import json
+import os
+import pathlib
+import subprocess
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REDLINE = os.environ.get("REDLINE", str(ROOT / "build/redline"))
+RECIPE = """
+task: sequence_vae
+name: tiny
+seed: 3
+model:
+  vocab_size: 64
+  d_model: 32
+  n_heads: 2
+  d_ff: 64
+  n_encoder_layers: 1
+  n_decoder_layers: 1
+  latent_dim: 4
+  max_sequence_length: 64
+  train_ds:
+    synth: {kind: sequences, num: 400, seed: 1, vocab_size: 64, median_length: 20, max_length: 64}
+    columns: [tokens]
+    batch_size: 4
+    num_workers: 0
+    shuffle: true
+    max_sequence_length: 64
+    cache_dir: CACHE
+  validation_ds:
+    synth: {kind: sequences, num: 400, seed: 1, vocab_size: 64, median_length: 20, max_length: 64}
+    columns: [tokens]
+    batch_size: 16
+    num_workers: 0
+    max_sequence_length: 64
+    cache_dir: CACHE
+  optim: {name: adamw, lr: 1.0e-3}
+trainer: {max_steps: 40, accumulate_grad_batches: 4, val_check_interval: 80, limit_val_batches: 1, enable_progress_bar: false}
+"""
+
+
+def run(folder, *words, code=0):
+    done = subprocess.run([REDLINE, *words], capture_output=True, text=True, cwd=folder, timeout=300)
+    assert done.returncode == code, (words, done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+    return done
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tune")
+    (folder / "job.yaml").write_text(RECIPE.replace("CACHE", str(folder / "cache")))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tuned(folder):
+    return json.loads(run(folder, "--json", "tune", "job.yaml", "--budget", "12s", "--out", "tuned.yaml", "--html", "page.html").stdout)
+
+
+def test_the_answer_has_ledger_certificate_and_recipe(folder, tuned):
+    card = tuned["card"]
+    assert card["format"] == "redline.tune_card" and not tuned["from_card"]
+    verdicts = {entry["verdict"] for entry in card["ledger"]["entries"]}
+    assert verdicts <= {"faster", "no effect", "slower here", "too noisy", "not measurable here", "not tried", "failed"}
+    fields = {entry["field"]: entry for entry in card["ledger"]["entries"]}
+    assert fields["pin_memory"]["verdict"] == "not measurable here"
+    assert fields["batch_size"]["verdict"] == "not tried" and "--allow optimisation" in fields["batch_size"]["reason"]
+    assert fields["num_buckets"]["verdict"] == "not tried"
+    assert card["certificate"]["kind"] in ("identical", "within noise")
+    assert card["peak_tensor_bytes"] > 0
+    assert card["ledger"]["best_samples_per_second"] > 0
+    measured = [entry for entry in card["ledger"]["entries"] if entry["add_one_in"]]
+    assert measured and all(entry["add_one_in"]["interval"]["low"] <= entry["add_one_in"]["ratio"] <= entry["add_one_in"]["interval"]["high"]
+                            for entry in measured)
+    assert "<svg" in (folder / "page.html").read_text()
+
+
+def test_the_tuned_recipe_trains(folder, tuned):
+    text = (folder / "tuned.yaml").read_text()
+    assert text.startswith("# Written by `redline tune`")
+    for path_and_value in tuned["card"]["values"]:
+        assert "tuned" in text, path_and_value
+    run(folder, "train", "tuned.yaml", "--run-dir=trained")
+    assert (folder / "trained/steps.bin").exists()
+
+
+def test_the_same_question_again_costs_nothing(folder, tuned):
+    begin = time.monotonic()
+    again = json.loads(run(folder, "--json", "tune", "job.yaml", "--budget", "12s", "--out", "again.yaml").stdout)
+    assert again["from_card"] and again["card"] == tuned["card"]
+    assert time.monotonic() - begin < 10  # seconds of process start on a loaded machine; the bar is in bench/
+
+
+def test_a_card_of_another_machine_is_checked_again(folder, tuned):
+    card = dict(tuned["card"])
+    card["fingerprint"] = dict(card["fingerprint"], machine="something else")
+    (folder / "foreign.json").write_text(json.dumps(card))
+    done = run(folder, "--json", "tune", "job.yaml", "--budget", "6s", "--card", "foreign.json", "--out", "foreign.yaml")
+    assert "comes from another machine" in done.stderr
+    assert not json.loads(done.stdout)["from_card"]
+
+
+def test_a_card_of_another_version_is_not_used(folder, tuned):
+    card = dict(tuned["card"])
+    card["fingerprint"] = dict(card["fingerprint"], versions="redline 0.0")
+    (folder / "old.json").write_text(json.dumps(card))
+    done = run(folder, "--json", "tune", "job.yaml", "--budget", "6s", "--card", "old.json", "--out", "old.yaml")
+    assert "made by another version" in done.stderr and "tuned anew" in done.stderr
+    (folder / "broken.json").write_text("{")
+    done = run(folder, "--json", "tune", "job.yaml", "--budget", "5s", "--card", "broken.json", "--out", "broken.yaml")
+    assert not json.loads(done.stdout)["from_card"]
+
+
+def test_train_with_tune_uses_the_card_and_reports_it(folder, tuned):
+    done = run(folder, "train", "job.yaml", "--tune", "12s", "--run-dir=both", "trainer.enable_model_summary=false")
+    assert (folder / "both/tune_card.json").exists()
+    page = run(folder, "report", "both")
+    assert "Tuning cost" in page.stdout, done.stderr
+
+
+def test_a_trial_that_killed_the_process_counts_as_failed(folder, tuned):
+    setting = "model.train_ds.micro_batch_size=16"
+    (folder / "killed.json.running").write_text(setting)
+    done = run(folder, "--json", "tune", "job.yaml", "--budget", "8s", "--card", "killed.json", "--out", "killed.yaml")
+    assert "counts as failed" in done.stderr
+    entries = json.loads(done.stdout)["card"]["ledger"]["entries"]
+    failed = [e for e in entries if e["field"] == "micro_batch_size" and e["to"] == "16"]
+    assert failed[0]["verdict"] == "failed" and "killed" in failed[0]["reason"]
+
+
+@pytest.mark.parametrize("words, code, sentence", [
+    (["--budget", "soon"], 2, "A budget is a time"),
+    (["--budget", "12s", "--allow", "everything"], 2, "--allow takes numerics, order and optimisation"),
+    (["--budget", "12s", "--memory", "lots"], 2, "--memory takes a size"),
+    (["--budget", "0.001s"], 2, "is too short"),
+    (["--budget", "12s", "--memory", "100KB", "--fresh"], 2, "--memory 97.7 KiB"),
+    (["--budget", "12s", "model.train_ds.synth.vocab_size=4000"], None, "fails at its first step"),
+])
+def test_bad_input_gets_one_sentence(folder, words, code, sentence):
+    done = subprocess.run([REDLINE, "tune", "job.yaml", *words], capture_output=True, text=True, cwd=folder, timeout=120)
+    assert done.returncode == code if code is not None else done.returncode != 0, done.stderr
+    assert sentence in done.stderr, done.stderr
+
+
+def test_race_compares_named_settings(folder):
+    rows = json.loads(run(folder, "--json", "race", "job.yaml", "--with", "model.train_ds.micro_batch_size=16", "--with",
+                          "trainer.precision=nonsense", "--blocks", "2", "--turn", "0.1s").stdout)["settings"]
+    assert rows[0]["ratio"] > 0 and len(rows[0]["seconds"]) == 2
+    assert rows[1]["failure"] and "ratio" not in rows[1]

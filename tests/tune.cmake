@@ -1,0 +1,5 @@
+# The certificate with real runs of the example task: what must pass, and the five trainings that must not.
+add_executable(tune_controls_test tune_controls_test.cpp ../src/train/testing/example_task.cpp)
+target_link_libraries(tune_controls_test PRIVATE redline_flags redline_tune GTest::gtest GTest::gtest_main)
+redline_use_torch_pch(tune_controls_test)
+add_test(NAME tune_controls COMMAND tune_controls_test)
