@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "device/machine.h"
 #include "models/register.h"
+#include "models/speech_ssl/preprocessor.h"
 #include "train/run/probe.h"
 #include "train/safetensors.h"
 
@@ -56,9 +57,10 @@ struct FixtureCase {
   const char* folder;
   const char* fused;
 };
-class NestFixture : public testing::TestWithParam<FixtureCase> {};
+void PrintTo(const FixtureCase& c, std::ostream* out) { *out << c.folder << " fused=" << c.fused; }
+class NestFixtureOf : public testing::TestWithParam<FixtureCase> {};
 
-TEST_P(NestFixture, EqualsNeMo) {
+TEST_P(NestFixtureOf, EqualsNeMo) {
   const fs::path folder = kNestFixtures / GetParam().folder;
   const Tensors expected = train::read_safetensors(folder / "expected.safetensors").tensors;
   const train::ProbeResult result = probe(folder, GetParam().fused);
@@ -78,7 +80,7 @@ TEST_P(NestFixture, EqualsNeMo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Sizes, NestFixture,
+    Sizes, NestFixtureOf,
     testing::Values(FixtureCase{"nest", "true"}, FixtureCase{"nest", "false"},
                     FixtureCase{"nest_sizes/books_no_bias", "true"}, FixtureCase{"nest_sizes/books_no_bias", "false"},
                     FixtureCase{"nest_sizes/post_conv", "true"}, FixtureCase{"nest_sizes/post_conv", "false"},
@@ -86,6 +88,27 @@ INSTANTIATE_TEST_SUITE_P(
                     FixtureCase{"nest_sizes/factor_four", "true"}, FixtureCase{"nest_sizes/factor_four", "false"},
                     FixtureCase{"nest_sizes/factor_two_projected", "true"},
                     FixtureCase{"nest_sizes/factor_two_projected", "false"}));
+
+// The probe takes LibTorch's FFT; training takes the room's own, which must give NeMo's features as well.
+TEST(NestFixture, TrainingsOwnFeaturesEqualNeMos) {
+  const fs::path folder = kNestFixtures / "nest";
+  const Tensors batch = train::read_safetensors(folder / "batch.safetensors").tensors;
+  const Tensors expected = train::read_safetensors(folder / "expected.safetensors").tensors;
+  models::speech::PreprocessorOptions options;
+  options.features = 80;
+  options.window_size = 0.025;
+  options.n_fft = 512;
+  options.dither = 0.0;
+  models::speech::Preprocessor preprocessor(options);
+  std::vector<int64_t> ids;
+  for (int64_t b = 0; b < batch.at("audio").size(0); ++b) ids.push_back(b);
+  task::Context ctx(1, 0, true, ids);
+  const auto found = preprocessor->forward({{batch.at("audio"), batch.at("audio_lengths"), "clean"},
+                                            {batch.at("noisy_audio"), batch.at("noisy_audio_lengths"), "noisy"}},
+                                           ctx, /*fused=*/true);
+  EXPECT_LE(difference(found[0].x_BTF.transpose(1, 2), expected.at("clean_features")), 1e-3);
+  EXPECT_LE(difference(found[1].x_BTF.transpose(1, 2), expected.at("noisy_features")), 1e-3);
+}
 
 TEST(NestFixture, WeightsOfAnotherSizeAreRefused) {
   EXPECT_THROW(probe(kNestFixtures / "nest", "true", kNestFixtures / "nest_sizes/odd_sizes/weights.safetensors"),

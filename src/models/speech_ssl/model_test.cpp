@@ -206,6 +206,24 @@ TEST(Quantizer, FastSearchEqualsPlain) {
   EXPECT_TRUE(torch::equal(nearest_code_fast(x, codes), nearest_code_plain(x, codes)));
 }
 
+// A silent stretch projects to zero: the l2 search then takes the code of the lowest rounded norm, the cosine search
+// the first one, as the reference does.
+TEST(Quantizer, PaddingTakesTheReferencesCode) {
+  QuantizerOptions o;
+  o.feat_in = 8;
+  o.num_classes = 64;
+  o.combine_time_steps = 2;
+  for (const char* dist_fn : {"l2", "cosine"}) {
+    o.dist_fn = dist_fn;
+    Quantizer quantizer(o);
+    quantizer->initialise(3, "quantizer");
+    const torch::Tensor codes = quantizer->named_parameters()["codebooks"][0];
+    const int64_t expected = o.dist_fn == "l2" ? (-codes.t()).norm(2, 0).argmin().item<int64_t>() : 0;
+    for (bool fused : {true, false})
+      EXPECT_EQ(quantizer->forward(torch::zeros({1, 2, 8}), fused).item<int64_t>(), expected) << dist_fn;
+  }
+}
+
 TEST(Masking, BlocksStayInsideAndShortClipsHideEight) {
   MaskingOptions o;
   o.block_size = 40;
@@ -243,6 +261,18 @@ TEST(Loss, SevenOfEightHiddenFramesCount) {
   const torch::Tensor selected = selected_positions(mask, 8, 0.8);
   EXPECT_TRUE(selected[0][0].item<bool>());
   EXPECT_FALSE(selected[0][1].item<bool>());
+}
+
+TEST(Options, TheBareDefaultsAgree) {
+  ModelOptions o;
+  o.complete();
+  EXPECT_EQ(o.encoder.feat_in, o.preprocessor.features);
+  EXPECT_EQ(o.loss.combine_time_steps, o.encoder.subsampling_factor);
+  EXPECT_EQ(o.quantizer.combine_time_steps, o.encoder.subsampling_factor);
+  ModelOptions post;
+  post.mask_position = "post_conv";
+  post.complete();
+  EXPECT_EQ(post.quantizer.combine_time_steps, 1);
 }
 
 TEST(Options, WhatDoesNotFitIsRefusedByName) {

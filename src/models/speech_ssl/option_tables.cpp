@@ -107,7 +107,9 @@ Table<QuantizerOptions> QuantizerOptions::fields() {
       .choices({"l2", "cosine"});
   t.add("freeze", &T::freeze, "Has no effect on training: a token has no gradient, so the quantizer never moves.");
   t.add("squeeze_single", &T::squeeze_single, "Leave out the book dimension when there is one book.");
-  t.add("combine_time_steps", &T::combine_time_steps, "Frames joined into one token.").at_least(1);
+  t.add("combine_time_steps", &T::combine_time_steps,
+        "Frames joined into one token; 0 takes subsampling_factor (1 with post_conv).")
+      .at_least(0);
   t.accept("time_ahead", {"false"}, kOnlyOff);
   return t;
 }
@@ -116,7 +118,9 @@ Table<EncoderOptions> EncoderOptions::fields() {
   using T = EncoderOptions;
   Table<T> t;
   t.target("nemo.collections.asr.modules.ConformerEncoder");
-  t.add("feat_in", &T::feat_in, "Mel bins of the input.").at_least(1).effect(Effect::Model);
+  t.add("feat_in", &T::feat_in, "Mel bins of the input; 0 takes them from the preprocessor.")
+      .at_least(0)
+      .effect(Effect::Model);
   t.add("feat_out", &T::feat_out, "Size of an extra output projection; -1 for none.")
       .at_least(-1)
       .effect(Effect::Model);
@@ -207,8 +211,8 @@ Table<LossOptions> LossOptions::fields() {
   Table<T> t;
   t.target("nemo.collections.asr.losses.MultiMLMLoss");
   t.add("combine_time_steps", &T::combine_time_steps,
-        "Frames per encoder position in the mask (1 is set with post_conv).")
-      .at_least(1);
+        "Frames per encoder position in the mask; 0 takes subsampling_factor (1 is set with post_conv).")
+      .at_least(0);
   t.add("mask_threshold", &T::mask_threshold, "A position counts when more than this share of its frames is hidden.")
       .range(0, 1);
   t.add("num_decoders", &T::num_decoders, "Books in the loss.").at_least(1);

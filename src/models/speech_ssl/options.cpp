@@ -139,11 +139,15 @@ void ModelOptions::complete() {
   check_preprocessor(preprocessor);
   check_encoder(encoder);
   need_equal("preprocessor.sample_rate", preprocessor.sample_rate, "model.sample_rate", sample_rate);
+  fill(encoder.feat_in, preprocessor.features);
   need_equal("encoder.feat_in", encoder.feat_in, "preprocessor.features", preprocessor.features);
   // In post_conv NeMo overwrites these two with d_model, whatever the file says.
   if (post_conv()) masking.feat_in = quantizer.feat_in = encoder.d_model;
   fill(masking.feat_in, masked_features());
   fill(quantizer.feat_in, masked_features());
+  const int64_t frames_per_token = post_conv() ? 1 : encoder.subsampling_factor;
+  fill(quantizer.combine_time_steps, frames_per_token);
+  fill(loss.combine_time_steps, frames_per_token);
   fill(decoder.feat_in, encoder.out_dim());
   fill(decoder.num_classes, num_classes);
   need_equal("masking.feat_in", masking.feat_in, post_conv() ? "encoder.d_model" : "preprocessor.features",

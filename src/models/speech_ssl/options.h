@@ -1,5 +1,7 @@
 // The model section of a NEST job. Names and defaults are NeMo's: a default here is the NeMo class's own, which holds
-// when a key is omitted; the values of nest_fast-conformer.yaml differ in places and come from the file.
+// when a key is omitted; the values of nest_fast-conformer.yaml differ in places and come from the file. Where NeMo has
+// no default, or one that cannot work (combine_time_steps 1 with sub-sampling), 0 takes the value from the block it
+// must agree with.
 #pragma once
 
 #include <cstdint>
@@ -65,13 +67,13 @@ struct QuantizerOptions {
   int64_t code_dim = 16, num_classes = 8192, num_books = 1;
   std::string dist_fn = "cosine";
   bool freeze = true, squeeze_single = false;
-  int64_t combine_time_steps = 1;
+  int64_t combine_time_steps = 0;  // 0: subsampling_factor, or 1 with post_conv
   static config::Table<QuantizerOptions> fields();
 };
 
 // ConformerEncoder.
 struct EncoderOptions {
-  int64_t feat_in = 80, feat_out = -1, n_layers = 17, d_model = 512;
+  int64_t feat_in = 0, feat_out = -1, n_layers = 17, d_model = 512;
   bool use_bias = true;
   std::string subsampling = "dw_striding";
   int64_t subsampling_factor = 8, subsampling_conv_channels = -1;
@@ -110,7 +112,7 @@ struct DecoderOptions {
 
 // MultiMLMLoss.
 struct LossOptions {
-  int64_t combine_time_steps = 1, num_decoders = 1;
+  int64_t combine_time_steps = 0, num_decoders = 1;
   double mask_threshold = 0.8;
   bool squeeze_single = false;
   static config::Table<LossOptions> fields();

@@ -72,6 +72,18 @@ torch::Tensor nearest_code_fast(const torch::Tensor& x_ND, const torch::Tensor& 
   return out;
 }
 
+namespace {
+
+// Frames past a clip's end project to zero, which is equally far from every unit vector: the reference's l2 search then
+// picks the code whose norm was rounded lowest, and its cosine search the first. Computed in the reference's own
+// layout, since another order of summation picks another code.
+torch::Tensor code_nearest_zero(const std::string& dist_fn, const torch::Tensor& codebooks_HVD) {
+  if (dist_fn == "cosine") return torch::zeros({codebooks_HVD.size(0)}, codebooks_HVD.options().dtype(torch::kInt64));
+  return (-codebooks_HVD.transpose(1, 2)).norm(2, -2).argmin(-1);
+}
+
+}  // namespace
+
 QuantizerImpl::QuantizerImpl(const QuantizerOptions& options) : options_(options) {
   proj_ = register_module("proj", Affine(std::vector<int64_t>{options.num_books * options.code_dim,
                                                               options.feat_in * options.combine_time_steps},
@@ -102,12 +114,14 @@ torch::Tensor QuantizerImpl::forward(const torch::Tensor& x_BTF, bool fused) {
   const torch::Tensor frames = x_BTF.to(torch::kFloat32).contiguous().view({batch * time / steps, -1});
   torch::Tensor x = torch::linear(frames, proj_->weight).view({-1, options_.num_books, options_.code_dim});
   x = x / x.norm(2, -1, /*keepdim=*/true).clamp_min(1e-12);
+  const torch::Tensor is_zero = x.abs().amax(-1) == 0.0;  // [N, books]
+  const torch::Tensor at_zero = code_nearest_zero(options_.dist_fn, codebooks_);
   std::vector<torch::Tensor> books;
   for (int64_t h = 0; h < options_.num_books; ++h) {
     const torch::Tensor rows = x.select(1, h), codes = codebooks_[h];
     books.push_back(fused && rows.device().is_cpu() ? nearest_code_fast(rows, codes) : nearest_code_plain(rows, codes));
   }
-  return torch::stack(books, 1).view({batch, time / steps, options_.num_books});
+  return torch::where(is_zero, at_zero, torch::stack(books, 1)).view({batch, time / steps, options_.num_books});
 }
 
 }  // namespace redline::models::speech

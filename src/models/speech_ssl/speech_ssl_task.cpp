@@ -121,11 +121,7 @@ class SpeechSslConfig : public task::TaskConfig {
  public:
   void add_sections(config::Schema& schema) override { schema.section("model", options_); }
   void resolve(const MachineFacts&) override { options_.complete(); }
-  std::unique_ptr<task::Task> build(uint64_t seed) const override {
-    ModelOptions options = options_;
-    options.complete();
-    return std::make_unique<SpeechSslTask>(options, seed);
-  }
+  std::unique_ptr<task::Task> build(uint64_t seed) const override { return make_speech_ssl_task(options_, seed); }
 
  private:
   ModelOptions options_;
@@ -137,6 +133,11 @@ bool has_target(const config::Node& request, const char* path, const char* name)
 }
 
 }  // namespace
+
+std::unique_ptr<task::Task> make_speech_ssl_task(ModelOptions options, uint64_t seed) {
+  options.complete();
+  return std::make_unique<SpeechSslTask>(options, seed);
+}
 
 task::TaskEntry speech_ssl_entry() {
   task::TaskEntry entry;
