@@ -28,6 +28,7 @@ class Bar:
     sentence: str = ""
     extra_at_most: float = None  # instead of a ratio: the figure of `better` may exceed the reference's by at most this
     at_most: float = None        # instead of a ratio: the figure of `better` itself may be at most this (reference = better)
+    claim: str = ""              # a guide's claim this ratio answers (docs/guides_claims.json); such a row has no bar of its own
 
 
 @dataclasses.dataclass
@@ -92,8 +93,8 @@ def judge(workload, figures):
     rows = []
     for bar in workload.bars:
         references = bar.reference.split("|")
-        pick = min if bar.smaller_is_better else max
-        best = pick(references, key=lambda name: statistics.median(f[bar.figure] for f in figures[name]))
+        pick = min if bar.smaller_is_better and not bar.chosen_by else max
+        best = pick(references, key=lambda name: statistics.median(f[bar.chosen_by or bar.figure] for f in figures[name]))
         better = [f[bar.figure] for f in figures[bar.better]]
         reference = [f[bar.figure] for f in figures[best]]
         ratio, low, high = bootstrap_ratio(better, reference, bar.smaller_is_better)
@@ -103,7 +104,7 @@ def judge(workload, figures):
         else:
             met = ratio >= bar.at_least if bar.extra_at_most is None else extra <= bar.extra_at_most
         rows.append({"figure": bar.figure, "better": bar.better, "reference": best, "ratio": ratio, "low": low, "high": high,
-                     "bar": bar.at_least, "extra": extra, "extra_at_most": bar.extra_at_most, "at_most": bar.at_most, "met": met, "sentence": bar.sentence,
+                     "bar": bar.at_least, "extra": extra, "extra_at_most": bar.extra_at_most, "at_most": bar.at_most, "met": met or bool(bar.claim), "sentence": bar.sentence, "claim": bar.claim,
                      "better_median": statistics.median(better), "reference_median": statistics.median(reference)})
     return rows
 
@@ -114,6 +115,8 @@ def machine_facts(redline):
 
 
 def bar_text(row):
+    if row["claim"]:
+        return "none: a claim"
     if row["at_most"] is not None:
         return f"{row['better_median']:.4g} of at most {row['at_most']:g}"
     return f"{row['bar']:g}×" if row["extra_at_most"] is None else f"{row['extra']:+.4g} of {row['extra_at_most']:+.4g} allowed"
@@ -140,7 +143,8 @@ def write_results(workload, rows, figures, facts):
     date = datetime.date.today().isoformat()
     base = ROOT / "bench/results" / f"{date}_{workload.name}"
     base.with_suffix(".json").write_text(json.dumps(
-        {"schema_version": 1, "workload": workload.name, "date": date, "bars": rows, "figures": figures, "machine": facts}, indent=1) + "\n")
+        {"schema_version": 1, "workload": workload.name, "date": date, "bars": rows, "figures": figures, "machine": facts,
+         "claims": {row["claim"]: {key: row[key] for key in ("ratio", "low", "high")} for row in rows if row["claim"]}}, indent=1) + "\n")
     head = f"# {workload.name}, {date}\n\nMachine: {facts.get('cpu_model', '?')}, {facts.get('allowed_cpus', '?')} cores. "
     head += f"Reproduce: `bench/run build {workload.name}`.\n\n"
     base.with_suffix(".md").write_text(head + markdown(workload, rows, figures, facts))

@@ -17,6 +17,12 @@ namespace redline::data {
 namespace {
 constexpr int64_t kJudgeAfter = 1000;  // delivered rows before their bad fraction says anything
 constexpr int kNamedInLog = 10;
+
+// Reasons come from many decoders and transforms, with and without a full stop.
+std::string as_sentence(std::string reason) {
+  if (!reason.empty() && reason.back() != '.') reason += '.';
+  return reason;
+}
 }  // namespace
 
 BadSampleLog::BadSampleLog(std::filesystem::path file, int64_t num_samples, BadSampleLimits limits, int rank)
@@ -49,7 +55,7 @@ void BadSampleLog::write(const BadEvent& event, int64_t epoch, int64_t step) {
 
 void BadSampleLog::check(const BadEvent& event) const {
   const std::string where = file_.empty() ? std::string() : "; all are in " + file_.string();
-  const std::string last = " The last one: " + event.name + ": " + event.reason;
+  const std::string last = " The last one: " + event.name + ": " + as_sentence(event.reason);
   if (in_a_row_ >= limits_.max_in_a_row) {
     throw DataError(std::to_string(in_a_row_) + " samples in a row could not be used" + where + "." + last);
   }
@@ -76,7 +82,7 @@ void BadSampleLog::row(const std::vector<BadEvent>& bad, int64_t epoch, int64_t 
     if (known_.insert(event.sample).second) {
       write(event, epoch, step);
       if (++named_ <= kNamedInLog) {
-        log_warning("Bad sample " + event.name + ": " + event.reason + " A substitute takes its place.");
+        log_warning("Bad sample " + event.name + ": " + as_sentence(event.reason) + " A substitute takes its place.");
       } else if (named_ == kNamedInLog + 1) {
         log_warning("More bad samples are counted" + (file_.empty() ? "." : " and named in " + file_.string() + "."));
       }

@@ -294,7 +294,8 @@ std::unique_ptr<Loader> build_loader(const DatasetConfig& config, const TaskNeed
     if (needs.source_kind == "images") {
       if (config.cache != "none") transforms.push_back(std::make_shared<DecodeImage>());
       transforms.push_back(std::make_shared<PrepareImage>(image_settings(config)));
-    } else if (config.max_sequence_length) {
+    } else if (config.max_sequence_length && needs.sample_transform == nullptr) {
+      // A task's own transform cuts by itself: only it knows how many numbers a step has.
       transforms.push_back(std::make_shared<Truncate>(*config.max_sequence_length));
     }
     if (needs.sample_transform != nullptr) transforms.push_back(needs.sample_transform);

@@ -2,7 +2,9 @@
 // escaped.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 
 #include "core/strings.h"
@@ -10,6 +12,7 @@
 #include "report/chart.h"
 #include "report/escape.h"
 #include "report/page.h"
+#include "report/pictures.h"
 #include "report/style.h"
 #include "report/tuned.h"
 
@@ -22,6 +25,16 @@ using measure::StepRow;
 std::string heading(const char* text) { return fmt::format("<h2>{}</h2>", text); }
 std::string paragraph(const std::string& text) { return "<p>" + escape_html(text) + "</p>"; }
 
+// The last part of a path, where that tells the runs apart.
+std::string label_of(const Page& page, const RunPart& run) {
+  const auto last = [](const std::string& name) {
+    const std::string file = std::filesystem::path(name).filename().string();
+    return file.empty() ? name : file;
+  };
+  const auto same = [&](const RunPart& other) { return last(other.name) == last(run.name); };
+  return std::count_if(page.runs.begin(), page.runs.end(), same) == 1 ? last(run.name) : run.name;
+}
+
 std::vector<Segment> phase_segments(const std::function<double(size_t)>& milliseconds) {
   std::vector<Segment> segments;
   for (size_t p = 0; p < measure::kNumPhases; ++p)
@@ -33,7 +46,7 @@ std::vector<Segment> phase_segments(const std::function<double(size_t)>& millise
 std::string waterfall(const Page& page) {
   StackedBars chart{"Where a step's time goes (amortised)", "ms", {}};
   for (const RunPart& run : page.runs)
-    chart.bars.emplace_back(run.name,
+    chart.bars.emplace_back(label_of(page, run),
                             phase_segments([&](size_t p) { return 1e3 * run.seen.phases[p].seconds_per_step; }));
   return draw_stacked(chart);
 }
@@ -45,13 +58,13 @@ std::string loader_stages(const Page& page) {
     for (size_t s = 0; s < measure::kNumStages; ++s)
       segments.push_back({std::string(measure::stage_name(static_cast<measure::Stage>(s))),
                           1e3 * run.seen.stage_seconds_per_step[s], static_cast<int>(s) + 4});
-    chart.bars.emplace_back(run.name, std::move(segments));
+    chart.bars.emplace_back(label_of(page, run), std::move(segments));
   }
   return draw_stacked(chart);
 }
 
-std::string timeline(const RunPart& run) {
-  StackedBars chart{"A few steps in a row: " + run.name, "ms", {}};
+std::string timeline(const Page& page, const RunPart& run) {
+  StackedBars chart{"A few steps in a row: " + label_of(page, run), "ms", {}};
   const auto& rows = run.record.steps;
   const size_t begin = rows.size() > 12 ? rows.size() / 2 : 0;
   for (size_t i = begin; i < std::min(rows.size(), begin + 8); ++i)
@@ -66,7 +79,7 @@ std::string curve(const Page& page, const char* title, const char* x_label, cons
   LineChart chart{title, x_label, y_label, {}};
   constexpr int kColors[] = {2, 3, 5, 4, 1, 6};
   for (size_t r = 0; r < page.runs.size(); ++r) {
-    Series series{page.runs[r].name, {}, kColors[r % 6]};
+    Series series{label_of(page, page.runs[r]), {}, kColors[r % 6]};
     double seconds = 0;
     for (const StepRow& row : page.runs[r].record.steps) {
       seconds += static_cast<double>(row.wall_ns) * 1e-9;
@@ -77,6 +90,19 @@ std::string curve(const Page& page, const char* title, const char* x_label, cons
   return draw_lines(chart);
 }
 
+// A metric that is logged now and then, e.g. a validation's; nothing when no run has it.
+std::string metric_curve(const Page& page, const std::string& metric, const char* title) {
+  LineChart chart{title, "optimiser step", metric, {}};
+  constexpr int kColors[] = {2, 3, 5, 4, 1, 6};
+  for (size_t r = 0; r < page.runs.size(); ++r) {
+    Series series{label_of(page, page.runs[r]), {}, kColors[r % 6]};
+    for (const measure::MetricPoint& point : page.runs[r].record.metrics)
+      if (point.name == metric) series.points.emplace_back(static_cast<double>(point.step), point.value);
+    if (!series.points.empty()) chart.series.push_back(std::move(series));
+  }
+  return chart.series.empty() ? "" : draw_lines(chart);
+}
+
 std::string curves(const Page& page) {
   const auto step = [](const StepRow& row, double) { return static_cast<double>(row.step); };
   const auto loss = [](const StepRow& row) { return row.loss; };
@@ -85,12 +111,15 @@ std::string curves(const Page& page) {
   out += curve(
       page, "Loss over time", "seconds of training", "loss", [](const StepRow&, double seconds) { return seconds; },
       loss);
+  out += metric_curve(page, "val_loss", "Validation loss");
   out += curve(page, "Speed", "optimiser step", "samples/s", step, [](const StepRow& row) {
     return row.wall_ns > 0 ? row.samples / (static_cast<double>(row.wall_ns) * 1e-9) : NAN;
   });
   out += curve(page, "Tensor memory, peak per step", "optimiser step", "MiB", step,
                [](const StepRow& row) { return static_cast<double>(row.peak_bytes) / 1048576.0; });
-  out += curve(page, "Padding", "optimiser step", "% of what is computed", step, [](const StepRow& row) {
+  out += curve(page, "Memory of the process", "optimiser step", "MiB", step,
+               [](const StepRow& row) { return static_cast<double>(row.rss_bytes) / 1048576.0; });
+  out += curve(page, "Padding", "optimiser step", "% of a batch", step, [](const StepRow& row) {
     return row.padded_items > 0 ? 100.0 * (1.0 - static_cast<double>(row.items) / static_cast<double>(row.padded_items))
                                 : NAN;
   });
@@ -140,6 +169,22 @@ std::string diagnosis_section(const RunPart& run) {
   return out;
 }
 
+std::string operators_section(const RunPart& run) {
+  if (run.operators.empty()) return {};
+  std::string out =
+      "<h2>Operators of one step</h2><div class=\"scroll\"><table><tr><th>operator</th><th>calls</th><th>own "
+      "time</th><th>share</th><th>of the measured peak</th></tr>";
+  for (size_t i = 0; i < std::min<size_t>(20, run.operators.size()); ++i) {
+    const OperatorLine& line = run.operators[i];
+    out += fmt::format(
+        "<tr><td><code>{}</code></td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1f} %</td><td "
+        "class=\"n\">{}</td></tr>",
+        escape_html(line.name), line.calls, format_seconds(line.seconds), 100 * line.share,
+        line.share_of_peak >= 0 ? fmt::format("{:.0f} %", 100 * line.share_of_peak) : "");
+  }
+  return out + "</table></div>";
+}
+
 std::string field_text(const measure::FieldValue& value) {
   return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
 }
@@ -183,12 +228,17 @@ std::string render_html(const Page& page) {
   out += "</style></head><body><main><h1>redline report</h1><p class=\"summary\">" +
          escape_html(page.summary.empty() ? default_summary(page) : page.summary) + "</p>";
   out += overview(page) + heading("The step") + waterfall(page) + loader_stages(page);
-  for (const RunPart& run : page.runs) out += timeline(run);
+  for (const RunPart& run : page.runs) out += timeline(page, run);
   for (const RunPart& run : page.runs)
     if (run.diagnosis) out += diagnosis_section(run);
+  for (const RunPart& run : page.runs) out += operators_section(run);
   for (const RunPart& run : page.runs)
     if (run.card) out += tuned_html(*run.card);
-  out += curves(page) + heading("Guards");
+  out += curves(page);
+  for (const RunPart& run : page.runs)
+    if (const std::string pictures = pictures_html(run.record.directory, run.name); !pictures.empty())
+      out += heading("What the monitor drew") + pictures;
+  out += heading("Guards");
   for (const RunPart& run : page.runs) out += events_section(run);
   out += heading("Configuration and machine");
   for (const RunPart& run : page.runs) {

@@ -20,7 +20,7 @@ struct CollapseLimits {
 
 struct Evaluation {
   int64_t step = 0;
-  double kl = 0.0, mutual_information = 0.0;
+  double kl = 0.0, mutual_information = 0.0;  // the paired estimate: its noise must not hide a collapse
   std::vector<double> kl_per_dim, variance_of_means;
   bool weight_is_full = true;  // of the KL term
 };

@@ -38,11 +38,12 @@ std::map<std::string, double> PosteriorMetricsMonitor::update(int64_t step) {
   if (window_->empty()) return {};
   const PosteriorWindow::Snapshot snapshot = window_->snapshot();
   PosteriorStatistics statistics(snapshot.latent);
-  statistics.add(snapshot.view(), std::numeric_limits<double>::quiet_NaN());
+  statistics.add(snapshot.view(), std::nullopt);
   const Posteriors estimated = snapshot.last(options_.mutual_information_samples);
+  const Information information = mutual_information(estimated);
   Evaluation evaluation{step,
                         statistics.kl(),
-                        mutual_information(estimated),
+                        information.paired,
                         statistics.kl_per_dim(),
                         statistics.variance_of_means(),
                         kl_weight_is_full(schedule_, step)};
@@ -51,7 +52,7 @@ std::map<std::string, double> PosteriorMetricsMonitor::update(int64_t step) {
   verdict_ = detector_.update(evaluation);
   const HistoryPoint point{step,
                            evaluation.kl,
-                           evaluation.mutual_information,
+                           information.closed_form,
                            snapshot.reconstruction,
                            kl_weight(schedule_, step),
                            verdict_.active_units,
@@ -61,6 +62,7 @@ std::map<std::string, double> PosteriorMetricsMonitor::update(int64_t step) {
   std::map<std::string, double> metrics = {
       {"posterior/kl", point.kl},
       {"posterior/mutual_information", point.mutual_information},
+      {"posterior/mutual_information_paired", information.paired},
       {"posterior/mutual_information_n", static_cast<double>(estimated.n)},
       {"posterior/active_units", static_cast<double>(verdict_.active_units)},
       {"posterior/collapsed_dims", static_cast<double>(verdict_.collapsed_dims)},
@@ -136,7 +138,9 @@ std::vector<task::MetricInfo> PosteriorMetricsMonitor::metrics(int64_t latent) {
   std::vector<task::MetricInfo> list = {
       {"posterior/kl", "nats", "KL from the posteriors of the latest batches to the prior, all dimensions, unmasked."},
       {"posterior/mutual_information", "nats",
-       "Estimate of I(x; z) on the latest posteriors; at most log of their number."},
+       "Estimate of I(x; z) on the latest posteriors; at most log of their number; noisy, may be negative."},
+      {"posterior/mutual_information_paired", "nats",
+       "The same with both of its terms at the same draws, so that their noise cancels; the verdict uses it."},
       {"posterior/mutual_information_n", "", "Number of posteriors in that estimate."},
       {"posterior/active_units", "", "Dimensions whose posterior means vary."},
       {"posterior/collapsed_dims", "", "Dimensions that carry next to nothing."},

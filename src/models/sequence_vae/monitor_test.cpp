@@ -53,7 +53,7 @@ TEST(PosteriorMetricsMonitor, ReportsWhatTheWindowHolds) {
   const double other = 0.5 * (std::exp(-2.0) + 2.0 - 1.0);
   EXPECT_NEAR(metrics.at("posterior/kl_dim_01"), other, 1e-6);
   EXPECT_NEAR(metrics.at("posterior/kl"), metrics.at("posterior/kl_dim_00") + 2.0 * other, 1e-6);
-  EXPECT_GT(metrics.at("posterior/mutual_information"), 0.5);
+  EXPECT_GT(metrics.at("posterior/mutual_information_paired"), 0.5);
   EXPECT_EQ(metrics.at("posterior/collapse"), 0.0);
   EXPECT_EQ(metrics.size(), PosteriorMetricsMonitor::metrics(3).size());
   for (const task::MetricInfo& info : PosteriorMetricsMonitor::metrics(3))

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "core/check.h"
 
@@ -13,10 +12,10 @@ double kl_of(double mean, double log_variance) {
   return 0.5 * (mean * mean + std::exp(log_variance) - log_variance - 1.0);
 }
 
-double mutual_information(const Posteriors& batch) {
+Information mutual_information(const Posteriors& batch) {
   constexpr double kLogTwoPi = 1.8378770664093454836;
   const auto n = static_cast<size_t>(batch.n), latent = static_cast<size_t>(batch.latent);
-  if (n == 0) return 0.0;
+  if (n == 0) return {};
   std::vector<double> precision(n * latent), constant(n, 0.0), log_density(n);
   double conditional = 0.0;  // sum over examples of E[log q(z|x)]
   for (size_t i = 0; i < n; ++i)
@@ -26,7 +25,7 @@ double mutual_information(const Posteriors& batch) {
       constant[i] -= 0.5 * (lv + kLogTwoPi);
       conditional -= 0.5 * (kLogTwoPi + 1.0 + lv);
     }
-  double aggregate = 0.0;  // sum over draws of log q(z)
+  double aggregate = 0.0, own = 0.0;  // sums over draws of log q(z) and of log q(z|x)
   for (size_t i = 0; i < n; ++i) {
     for (size_t j = 0; j < n; ++j) {
       double distance = 0.0;
@@ -40,11 +39,12 @@ double mutual_information(const Posteriors& batch) {
     double sum = 0.0;
     for (double value : log_density) sum += std::exp(value - top);
     aggregate += top + std::log(sum) - std::log(static_cast<double>(n));
+    own += log_density[i];
   }
-  return (conditional - aggregate) / static_cast<double>(n);
+  return {(conditional - aggregate) / static_cast<double>(n), (own - aggregate) / static_cast<double>(n)};
 }
 
-void PosteriorStatistics::add(const Posteriors& batch, double information) {
+void PosteriorStatistics::add(const Posteriors& batch, const std::optional<Information>& information) {
   const size_t latent = kl_sum_.size();
   REDLINE_CHECK(static_cast<size_t>(batch.latent) == latent, "posteriors of one model have one latent size");
   for (size_t i = 0; i < static_cast<size_t>(batch.n); ++i) {
@@ -57,8 +57,9 @@ void PosteriorStatistics::add(const Posteriors& batch, double information) {
       square_[k] += delta * (mean - mean_[k]);
     }
   }
-  if (std::isnan(information)) return;
-  information_sum_ += information * static_cast<double>(batch.n);
+  if (!information) return;
+  information_sum_.closed_form += information->closed_form * static_cast<double>(batch.n);
+  information_sum_.paired += information->paired * static_cast<double>(batch.n);
   information_count_ += batch.n;
 }
 
@@ -85,9 +86,10 @@ int64_t PosteriorStatistics::active_units(double threshold) const {
   return std::count_if(variance.begin(), variance.end(), [&](double v) { return v >= threshold; });
 }
 
-double PosteriorStatistics::mutual_information_mean() const {
-  return information_count_ > 0 ? information_sum_ / static_cast<double>(information_count_)
-                                : std::numeric_limits<double>::quiet_NaN();
+std::optional<Information> PosteriorStatistics::information_mean() const {
+  if (information_count_ == 0) return std::nullopt;
+  const auto count = static_cast<double>(information_count_);
+  return Information{information_sum_.closed_form / count, information_sum_.paired / count};
 }
 
 }  // namespace redline::models::sequence_vae

@@ -131,13 +131,14 @@ void SequenceVaeTask::note_validation(const Forward& forward, const torch::Tenso
 
 std::map<std::string, double> SequenceVaeTask::finish_validation() {
   if (validation_.count() == 0) return {};
-  const double information = validation_.mutual_information_mean();
+  const Information information = validation_.information_mean().value_or(Information{});
   std::map<std::string, double> out = {
       {"active_units", static_cast<double>(validation_.active_units(options_.monitor.active_variance))},
-      {"mutual_information", information},
+      {"mutual_information", information.closed_form},
+      {"mutual_information_paired", information.paired},
       {"kl_whole_set", validation_.kl()},
       {"perplexity", std::exp(validation_nll_ / std::max(1.0, validation_words_))}};
-  aggressive_.validated(information);
+  aggressive_.validated(information.closed_form);
   validation_ = PosteriorStatistics(options_.latent_dim);
   validation_nll_ = validation_words_ = 0.0;
   return out;
@@ -157,7 +158,11 @@ std::vector<task::MetricInfo> SequenceVaeTask::metrics() const {
       {"negative_elbo", "nats", "Reconstruction plus KL: an upper bound of the negative log likelihood."},
       {"kl_weight", "", "Weight of the KL term in this step."},
       {"active_units", "", "Dimensions whose posterior means vary over the validation set."},
-      {"mutual_information", "nats", "Estimate of I(x; z) on validation, mean over batches weighted by their size."},
+      {"mutual_information", "nats",
+       "Estimate of I(x; z) on validation (He et al. 2019), mean over batches weighted by their size; noisy, may be "
+       "negative."},
+      {"mutual_information_paired", "nats",
+       "The same with both of its terms at the same draws, so that their noise cancels."},
       {"kl_whole_set", "nats", "KL over the whole validation set."},
       {"perplexity", "", "exp(negative ELBO per predicted step) on validation."},
   };

@@ -19,7 +19,8 @@ constexpr int64_t kClasses = 8, kVocab = 3 + 4 * kClasses;
 task::Batch classed_batch(int64_t first, int64_t count) {
   task::Batch batch;
   std::vector<int64_t> lengths;
-  torch::Tensor tokens = torch::zeros({count, 22}, torch::kInt64);
+  torch::Tensor table = torch::zeros({count, 22}, torch::kInt64);
+  auto tokens = table.accessor<int64_t, 2>();
   for (int64_t b = 0; b < count; ++b) {
     const int64_t id = first + b;
     KeyedStream stream(11, 0, static_cast<uint64_t>(id), 0);
@@ -32,7 +33,7 @@ task::Batch classed_batch(int64_t first, int64_t count) {
     lengths.push_back(length + 2);
     batch.sample_ids.push_back(id);
   }
-  batch.tensors = {{"tokens", tokens}, {"lengths", torch::tensor(lengths, torch::kInt64)}};
+  batch.tensors = {{"tokens", table}, {"lengths", torch::tensor(lengths, torch::kInt64)}};
   return batch;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/log.h"
 
 namespace redline::models::sequence_vae {
 
@@ -58,6 +59,14 @@ const data::Array& column_of(const data::Sample& sample, const std::string& colu
 
 }  // namespace
 
+// One line for all of them: which rows are cut is a matter of the limit, not of the row.
+void SequenceTransform::say_cut(const data::Sample& sample, int64_t length, int64_t kept) const {
+  if (length <= kept || said_cut_.exchange(true)) return;
+  log_info(fmt::format(
+      "Sequences of more than {} steps are cut (model.max_sequence_length {}{}); the first is row {} with {}.", kept,
+      options_.max_sequence_length, options_.num_ends() > 0 ? ", start and end included" : "", sample.id, length));
+}
+
 void SequenceTransform::tokens(data::Sample& sample) const {
   const std::vector<int64_t> ids = whole_numbers(column_of(sample, options_.column), options_.column);
   if (ids.empty()) throw DataError("an empty sequence");
@@ -67,6 +76,7 @@ void SequenceTransform::tokens(data::Sample& sample) const {
                                   options_.vocab_size - 1, options_.vocab_size));
   const auto kept =
       std::min<int64_t>(static_cast<int64_t>(ids.size()), options_.max_sequence_length - options_.num_ends());
+  say_cut(sample, static_cast<int64_t>(ids.size()), kept);
   const int64_t extra = options_.add_start_end ? 1 : 0;
   if (kept + 2 * extra < 2) throw DataError("a sequence of one token: nothing to predict without start and end");
   data::Array out = data::Array::empty(data::Dtype::I64, {kept + 2 * extra});
@@ -90,6 +100,7 @@ void SequenceTransform::vectors(data::Sample& sample, const std::string& column,
     if (!std::isfinite(value)) throw DataError(fmt::format("column '{}' has a value that is not finite", column));
   const auto steps = std::min<int64_t>(static_cast<int64_t>(values.size() / width),
                                        options_.max_sequence_length - options_.num_ends());
+  say_cut(sample, static_cast<int64_t>(values.size() / width), steps);
   data::Array out = data::Array::empty(data::Dtype::F32, {steps, options_.input_dim});
   std::copy_n(values.begin(), out.numel(), out.as<float>().begin());
   sample.set(name, out);

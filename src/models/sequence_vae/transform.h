@@ -2,6 +2,7 @@
 // numbers shaped into vectors. Runs in the workers; a row that cannot be used is named by data and replaced.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "data/transform.h"
@@ -20,7 +21,10 @@ class SequenceTransform : public data::SampleTransform {
   void tokens(data::Sample& sample) const;
   void vectors(data::Sample& sample, const std::string& column, const std::string& name) const;
 
+  void say_cut(const data::Sample& sample, int64_t length, int64_t kept) const;
+
   Options options_;
+  mutable std::atomic<bool> said_cut_ = false;
 };
 
 }  // namespace redline::models::sequence_vae

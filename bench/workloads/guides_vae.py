@@ -1,0 +1,42 @@
+"""The third guide's table, claim by claim: each switch alone against the guide's starting point, on redline, median length 90."""
+import sys
+
+from frame import Bar, ROOT, Workload
+
+sys.path.insert(0, str(ROOT / "bench/vae"))
+import commands  # noqa: E402
+
+START = ("--batch_size 1 --num_workers 2 --gradient_accumulation_steps 1 --precision 32 model.monitor.update_frequency=20 "
+         "model.monitor.plot_frequency=200 model.monitor.window_size=100").split()
+ALL = "--preset quick --precision 32".split()
+STEPS = (140, 40)   # of one sequence each, so that both looks and pictures fall into the timed part
+
+
+def workload(env):
+    changes = {
+        "batch_4": (["--batch_size", "4"], (60, 20)),
+        "workers_8": (["--num_workers", "8"], STEPS),
+        "bf16": (["--precision", "bf16-mixed"], STEPS),
+        "fp16": (["--precision", "16-mixed", "trainer.precision_strict=true"], (26, 6)),
+        "accumulate_2": (["--gradient_accumulation_steps", "2"], (90, 20)),
+        "monitor_100": (["model.monitor.update_frequency=100", "model.monitor.plot_frequency=1000", "model.monitor.window_size=50"], STEPS),
+        "length_100": (["--max_sequence_length", "100"], STEPS),
+    }
+    variants = {"start": commands.redline(env, 90, *START, steps=STEPS)}
+    variants |= {name: commands.redline(env, 90, *START, *words, steps=steps) for name, (words, steps) in changes.items()}
+    variants["all"] = commands.redline(env, 90, *ALL, steps=(46, 6))
+    variants["lightning_eager"] = commands.lightning(env, 90, "--num_workers", 0)
+    variants["lightning_compile"] = commands.lightning(env, 90, "--num_workers", 0, "--compile")
+
+    def claim(name, variant, reference="start", sentence=""):
+        return Bar("sequences_per_second", variant, reference, claim=name, sentence=sentence)
+
+    memory = [Bar("peak_tensor_bytes", variant, "start", claim=f"memory_{variant}", sentence="memory")
+              for variant in ("batch_4", "workers_8", "bf16", "accumulate_2", "monitor_100", "length_100")]
+    return Workload(
+        "guides_vae", "Each of the guide's switches alone against its starting point: batch 1, 2 workers, fp32, no accumulation, monitor 20/200/100.",
+        variants,
+        [claim("batch_1_to_4", "batch_4"), claim("workers_2_to_8", "workers_8"), claim("precision_16_mixed", "fp16", sentence="fp16 as asked"),
+         claim("precision_bf16_mixed", "bf16"), claim("accumulation", "accumulate_2"), claim("monitoring", "monitor_100"),
+         claim("shorter_sequences", "length_100", sentence="at most 100 instead of 1,000"), claim("all", "all"),
+         claim("compile", "lightning_compile", "lightning_eager", "torch.compile in PyTorch Lightning"), *memory])
