@@ -10,7 +10,12 @@ namespace redline::tune {
 
 config::RequestSource JobSource::with(const Setting& setting) const {
   config::RequestSource changed = source;
-  for (const std::string& word : setting_overrides(setting)) changed.tuned.push_back(word);
+  for (const auto& [path, value] : setting) {
+    if (path == kPresetKey)
+      changed.preset = value;
+    else
+      changed.tuned.push_back(path + "=" + value);
+  }
   return changed;
 }
 

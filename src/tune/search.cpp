@@ -90,7 +90,7 @@ void Search::finish_race(bool better) {
       entry.alone = estimate;
       entry.state = better ? EntryState::Better : EntryState::NotBetter;
       // Always a best so far: the best single switch stands until the combination is known.
-      if (stage_ == Stage::AddOneIn && better &&
+      if (stage_ == Stage::AddOneIn && better && !entry.candidate.ledger_only &&
           (members_.empty() || estimate.ratio > entries_[members_[0]].alone->ratio)) {
         members_ = {racing_};
         best_ = entry.candidate.values;
@@ -166,7 +166,7 @@ void Search::begin_combine() {
   ++combine_passes_;
   queue_.clear();
   for (size_t i = 0; i < entries_.size(); ++i)
-    if (entries_[i].alone && entries_[i].state != EntryState::Failed &&
+    if (entries_[i].alone && entries_[i].state != EntryState::Failed && !entries_[i].candidate.ledger_only &&
         entries_[i].alone->ratio >= options_.hopeless_ratio)
       queue_.push_back(i);
   std::stable_sort(queue_.begin(), queue_.end(),
@@ -225,6 +225,7 @@ double Search::untested_gain() const {
   double factor = 1;
   for (const Entry& entry : entries_) {
     if (entry.state != EntryState::Untried && entry.state != EntryState::OutOfBudget) continue;
+    if (entry.candidate.ledger_only) continue;
     const double most =
         entry.candidate.ceiling < 1e8 ? entry.candidate.ceiling : std::max(0.0, entry.candidate.predicted_gain);
     factor *= 1 + most;

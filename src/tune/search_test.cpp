@@ -70,6 +70,50 @@ TEST(Search, SeesThatTwoSwitchesDoTheSameThing) {
   EXPECT_EQ(run_search(search, speed, 0.01, 3).best.size(), 1u);
 }
 
+TEST(Search, ASwitchThatLosesAloneMayWinInCompany) {
+  // A larger batch pads more than it saves, until buckets have removed the padding.
+  const auto speed = [](const Setting& s) {
+    const bool buckets = s.count("buckets") != 0, batch = s.count("batch") != 0;
+    return 100.0 * (buckets ? 1.3 : 1.0) * (batch ? (buckets ? 1.25 : 0.93) : 1.0);
+  };
+  const std::vector<Candidate> candidates = {
+      {"batch 8", {{"batch", "8"}}, 0.5, 1e9, config::Effect::Optimisation, "batch"},
+      {"buckets", {{"buckets", "true"}}, 0.4, 1e9, config::Effect::Order, "buckets"}};
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Search search(candidates, {.budget_seconds = 1000});
+    EXPECT_EQ(setting_text(run_search(search, speed, 0.015, seed).best), "batch=8, buckets=true") << seed;
+    EXPECT_EQ(search.entries()[0].state, EntryState::NotBetter);
+    ASSERT_TRUE(search.entries()[0].removed.has_value());
+    EXPECT_LT(search.entries()[0].removed->interval.high, 1.0);  // the best without it is slower
+  }
+}
+
+TEST(Search, AnotherValueOfASwitchReplacesTheOneInTheBest) {
+  // Two workers win alone; with the cache one is better.
+  const auto speed = [](const Setting& s) {
+    const bool cache = s.count("cache") != 0;
+    const std::string workers = s.count("workers") ? s.at("workers") : "0";
+    return 100.0 * (cache ? 1.3 : 1.0) * (workers == "1" ? (cache ? 1.4 : 1.1) : workers == "2" ? 1.2 : 1.0);
+  };
+  const std::vector<Candidate> candidates = {
+      {"workers 1", {{"workers", "1"}}, 0.3, 1e9, config::Effect::Nothing, "workers"},
+      {"workers 2", {{"workers", "2"}}, 0.2, 1e9, config::Effect::Nothing, "workers"},
+      {"cache", {{"cache", "memory"}}, 0.1, 1e9, config::Effect::Nothing, "cache"}};
+  Search search(candidates, {.budget_seconds = 1000});
+  EXPECT_EQ(setting_text(run_search(search, speed, 0.01, 5).best), "cache=memory, workers=1");
+}
+
+TEST(Search, WhatIsOnlyForTheLedgerIsNeverKept) {
+  Candidate preset{"preset quick", {{"preset", "quick"}}, 0, 1e9, config::Effect::Model, "preset"};
+  preset.ledger_only = preset.late = true;
+  Search search({preset}, {.budget_seconds = 1000});
+  EXPECT_TRUE(run_search(
+                  search, [](const Setting& s) { return s.empty() ? 100.0 : 200.0; }, 0.01, 1)
+                  .best.empty());
+  EXPECT_EQ(search.entries()[0].state, EntryState::Better);
+  EXPECT_NEAR(search.entries()[0].alone->ratio, 2.0, 0.1);
+}
+
 TEST(Search, AFailedTrialIsAResult) {
   const auto speed = [](const Setting& s) { return s.count("batch") ? 0.0 : plain_speed(s); };
   auto candidates = make_candidates();

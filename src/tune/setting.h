@@ -11,6 +11,7 @@
 namespace redline::tune {
 
 using Setting = std::map<std::string, std::string>;  // dotted path -> value as typed
+inline constexpr const char* kPresetKey = "preset";  // not an option: one of the recipe's presets, as a starting point
 
 std::string setting_text(const Setting& setting);                    // "a=1, b=2", or "reference"
 std::vector<std::string> setting_overrides(const Setting& setting);  // "a=1", "b=2"
@@ -29,7 +30,8 @@ struct Candidate {
   std::string field{}, from{}, to{};  // for the ledger
   std::string not_tried{};            // why this one is not run: no consent, not measurable here; empty = run it
   bool not_measurable = false;
-  bool late = false;  // expected to lose: only with budget left over
+  bool ledger_only = false;  // measured for the ledger, never part of the best (presets)
+  bool late = false;         // expected to lose: only with budget left over
 };
 
 }  // namespace redline::tune

@@ -205,8 +205,10 @@ TrialPool::Block TrialPool::run_block(const Setting& a, const Setting& b, int bl
   both[0] = &running(a);
   both[1] = &running(b);
   if (block == 0 && both[0]->trial->steps_per_epoch() == both[1]->trial->steps_per_epoch() &&
-      both[0]->trial->job().precision() == both[1]->trial->job().precision())
+      both[0]->trial->job().precision() == both[1]->trial->job().precision()) {
     both[1]->trial->load(both[0]->trial->state());  // the same samples from here on
+    settle(*both[1]);
+  }
   try {
     for (const int side : measure::interleaved_order(2, block)) cost[side] += turn(*both[side]);
   } catch (const std::exception& error) {
@@ -218,8 +220,10 @@ TrialPool::Block TrialPool::run_block(const Setting& a, const Setting& b, int bl
     result.failure = "stopped";
     return result;
   }
-  result.a = seconds_per_sample(cost[0], both[0]->cadence, items_per_sample_);
-  result.b = seconds_per_sample(cost[1], both[1]->cadence, items_per_sample_);
+  // A preset may cut the samples themselves: then they are counted as they come.
+  const double items = a.count(kPresetKey) + b.count(kPresetKey) > 0 ? 0 : items_per_sample_;
+  result.a = seconds_per_sample(cost[0], both[0]->cadence, items);
+  result.b = seconds_per_sample(cost[1], both[1]->cadence, items);
   return result;
 }
 

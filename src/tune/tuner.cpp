@@ -159,6 +159,10 @@ void Tuner::measure_machine() {
   device::RateOptions quick;
   quick.seconds_per_probe = 0.05;
   device::measure_rates(jobs_.machine, quick);
+  // Which precision runs when a mixed one is asked for depends on the rates.
+  const QuietLog quiet;
+  job_ = train::Job::read(jobs_.registry, jobs_.source, jobs_.machine);
+  view_ = view_job(*job_, *task_);
 }
 
 void Tuner::observe() {
@@ -198,6 +202,14 @@ void Tuner::search() {
       });
   for (Candidate& candidate : cadence_candidates(view_, observed_, request_.cadence_share))
     candidates.push_back(std::move(candidate));
+  if (jobs_.source.file)
+    for (const std::string& name : config::preset_names(*jobs_.source.file)) {
+      if (jobs_.source.preset == name) continue;
+      Candidate preset{
+          "preset " + name, {{kPresetKey, name}}, 0, 1e9, config::Effect::Model, "preset", "preset", "-", name};
+      preset.ledger_only = preset.late = true;
+      candidates.push_back(std::move(preset));
+    }
   SearchOptions options;
   options.budget_seconds = kSearchShare * request_.budget_seconds;
   search_ = std::make_unique<Search>(std::move(candidates), options);
@@ -213,6 +225,8 @@ void Tuner::search() {
     if (train::StopFlag::requested()) break;
   }
   best_ = search_->best();
+  if (train::StopFlag::requested())
+    throw PreemptedError(fmt::format("Stopped while tuning. Best so far, not proved: {}.", setting_text(best_)));
   if (search_->out_of_budget()) {
     notes_.push_back(fmt::format("The budget ended first: what was not tried could gain up to {:+.0f} % more.",
                                  100 * search_->untested_gain()));

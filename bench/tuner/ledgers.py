@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""ledgers.py REDLINE FOLDER [speech] [vae]: tunes the guides' starting points and keeps the ledgers in bench/results, for docs/guides.md."""
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+JOBS = {
+    "speech": """
+base: {root}/recipes/nest_fast-conformer_small.yaml
+name: ledger-speech
+model:
+  train_ds: {{batch_size: 2, num_workers: 0, use_bucketing: false, num_buckets: 1}}
+  validation_ds: {{num_workers: 0}}
+trainer: {{max_steps: 2000, val_check_interval: 400, log_every_n_steps: 10}}
+""",
+    "vae": """
+base: {root}/recipes/sequence_vae.yaml
+name: ledger-vae
+model:
+  train_ds: {{batch_size: 1, num_workers: 2, pin_memory: false}}
+trainer: {{accumulate_grad_batches: 1, precision: 32-true}}
+""",
+}
+STARTS = {"speech": "batch 2, no workers, no buckets, fp32", "vae": "batch 1, 2 workers, no accumulation, fp32"}
+
+
+def percent(ratio):
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def estimate(e):
+    return f"{percent(e['ratio'])} ({percent(e['interval']['low'])} to {percent(e['interval']['high'])})" if e else ""
+
+
+def table(card):
+    lines = ["| switch | claim of a guide | predicted | measured alone | in the best | verdict | kept |", "|---|---|---|---|---|---|---|"]
+    for e in card["ledger"]["entries"]:
+        verdict = e["verdict"] + (f": {e['reason']}" if e["reason"] else "")
+        lines.append(f"| {e['field']} {e['from']} → {e['to']} | {e['claim']} | {percent(e['predicted']) if e['predicted'] else ''} | "
+                     f"{estimate(e['add_one_in'])} | {estimate(e['leave_one_out'])} | {verdict} | {'yes' if e['in_best'] else ''} |")
+    return lines
+
+
+def main(redline, folder, *names):
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = json.loads(subprocess.run([redline, "--json", "machine"], capture_output=True, text=True, check=True).stdout)
+    for name in names or JOBS:
+        (folder / f"{name}.yaml").write_text(JOBS[name].format(root=ROOT))
+        done = subprocess.run([redline, "--json", "tune", f"{name}.yaml", "--fresh", "--budget", "150s", "--allow", "numerics,order,optimisation",
+                               "--card", f"{name}.card.json", "--out", f"{name}.tuned.yaml"], capture_output=True, text=True, cwd=folder)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr[-2000:])
+        answer = json.loads(done.stdout)
+        card, date = answer["card"], datetime.date.today().isoformat()
+        base = ROOT / "bench/results" / f"{date}_ledger_{name}"
+        base.with_suffix(".json").write_text(json.dumps({"schema_version": 1, "start": STARTS[name], "card": card}, indent=1) + "\n")
+        head = [f"# Ledger of the {name} recipe, {date}", "", f"Machine: {machine.get('cpu_model', '?')}, {machine.get('allowed_cpus', '?')} cores. "
+                f"Start: {STARTS[name]}. Reproduce: `bench/tuner/ledgers.py build/redline FOLDER {name}`.", "", answer["summary"], "",
+                f"Certificate: {card['certificate']['kind']}. {card['certificate']['reason']}", ""]
+        error = card["ledger"]["median_prediction_error_points"]
+        tail = ["", f"Median error of the predictions: {error:.1f} percentage points." if error is not None else ""] + card["notes"]
+        base.with_suffix(".md").write_text("\n".join(head + table(card) + tail) + "\n")
+        print(answer["summary"])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
