@@ -1,10 +1,11 @@
 """Generated data for the loader benchmarks, made once with redline itself; and the commands both sides run."""
+import json
 import pathlib
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-SECONDS = 6
+SECONDS = 4
 
 
 def once(folder, command):
@@ -19,6 +20,28 @@ def once(folder, command):
 
 def speech(env):
     return once(env.work / "speech", [env.redline, "data", "synth", "speech", "--out", "@OUT@", "--num", "2000", "--seed", "1"])
+
+
+def damaged(env, manifest):
+    """The manifest again, in which every hundredth line names a damaged copy: empty, cut, flipped bits, wrong magic, or no file at all."""
+    folder = env.work / "speech_damaged"
+    (folder / "bad").mkdir(parents=True, exist_ok=True)
+    lines = []
+    for number, line in enumerate(manifest.read_text().splitlines()):
+        entry = json.loads(line)
+        source = manifest.parent / entry["audio_filepath"]
+        entry["audio_filepath"] = str(source)
+        if number % 100 == 37:
+            whole, kind, copy = source.read_bytes(), number // 100 % 5, folder / "bad" / f"{number}.flac"
+            flipped = bytearray(whole)
+            flipped[len(whole) // 2] ^= 0xFF
+            content = {0: b"", 1: whole[:len(whole) // 2], 2: bytes(flipped), 3: b"JUNK" + whole[4:]}.get(kind)
+            if content is not None:
+                copy.write_bytes(content)
+            entry["audio_filepath"] = str(copy)
+        lines.append(json.dumps(entry))
+    (folder / "manifest.json").write_text("\n".join(lines) + "\n")
+    return folder / "manifest.json"
 
 
 def sequences(env, rows, name):

@@ -17,5 +17,6 @@ def workload(env):
         "data_jpeg", "JPEG 384 to 224, batch 32, float32 normalised.", {**variants, **peers},
         [Bar("samples_per_second", "redline_fast", best, 2.5, sentence="decode: fast"),
          Bar("samples_per_second", "redline_exact", best, 1.5, sentence="decode: exact"),
-         Bar("peak_pss_bytes", "redline_exact", best, 2.0, smaller_is_better=True, sentence="peak PSS of the process tree"),
+         Bar("peak_pss_bytes", "redline_exact", best, 2.0, smaller_is_better=True, chosen_by="samples_per_second",
+             sentence="peak PSS of the process tree, the peer with its fastest worker count"),
          Bar("first_batch_seconds", "redline_exact", best, 2.0, smaller_is_better=True, sentence="from loader construction")])

@@ -19,5 +19,6 @@ def workload(env):
         "data_parquet", "2,000,000 integer sequences of median length 90, batch 16; 20,000 rows beside it.", variants,
         [Bar("samples_per_second", "redline_1", "torch_0|torch_2", 8.0),
          Bar("samples_per_second", "small_redline_1", "small_torch_0|small_torch_2", 8.0, sentence="20,000 rows"),
-         Bar("peak_pss_bytes", "redline_1", "torch_0|torch_2", 2.0, smaller_is_better=True, sentence="peak PSS of the process tree"),
+         Bar("peak_pss_bytes", "redline_1", "torch_0|torch_2", 2.0, smaller_is_better=True, chosen_by="samples_per_second",
+             sentence="peak PSS of the process tree, the peer with its fastest worker count"),
          Bar("first_batch_seconds", "redline_1", "torch_0|torch_2", 2.0, smaller_is_better=True, sentence="from loader construction")])

@@ -16,5 +16,6 @@ def workload(env):
     return Workload(
         "data_tar", "The clips of data_flac in 16 tars.", {"redline": prepare.redline(env, "data_tar", text, "audio", 2), **peers},
         [Bar("samples_per_second", "redline", best, 1.6),
-         Bar("peak_pss_bytes", "redline", best, 2.0, smaller_is_better=True, sentence="peak PSS of the process tree"),
+         Bar("peak_pss_bytes", "redline", best, 2.0, smaller_is_better=True, chosen_by="samples_per_second",
+             sentence="peak PSS of the process tree, the peer with its fastest worker count"),
          Bar("first_batch_seconds", "redline", best, 2.0, smaller_is_better=True, sentence="from loader construction")])

@@ -1,25 +1,18 @@
-// redline data order|stats|bench|index|tar|synth: looks at, measures and prepares training data without training.
-// CONFIG is a job, or a file that holds only the keys of a data set: then the kind is told by --kind or by the names.
+// redline data order|stats|bench: looks at and measures training data without training.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "app/command.h"
+#include "app/data_job.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/strings.h"
-#include "data/build_loader.h"
 #include "data/loader_bench.h"
 #include "data/plan_stats.h"
-#include "data/shard_writer.h"
-#include "data/synth.h"
-#include "data/tar_index.h"
-#include "device/machine.h"
-#include "models/register.h"
-#include "train/job/job.h"
 
 namespace redline::app {
 
@@ -28,79 +21,6 @@ void add_data_command(CLI::App& program, const Globals& globals);
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct DataJob {
-  data::DatasetConfig dataset;
-  data::TaskNeeds needs;
-};
-
-struct DataArguments {
-  ConfigArguments config;
-  std::string kind;  // of a file that is only a data set
-  bool validation = false;
-};
-
-void add_data_arguments(CLI::App& command, DataArguments& arguments) {
-  add_config_arguments(command, arguments.config);
-  command.add_option("--kind", arguments.kind,
-                     "Kind of data when CONFIG holds only a data set: audio, parquet or images");
-  command.add_flag("--validation", arguments.validation, "The validation data of the job instead of the training data");
-}
-
-bool is_whole_job(const config::RequestSource& source) {
-  if (!source.file) return true;
-  const config::Node file = config::read_yaml_file(*source.file);
-  return file.find("model") != nullptr || file.find("task") != nullptr || file.find("base") != nullptr;
-}
-
-// What a data set's names say about its kind.
-std::string guess_kind(const data::DatasetConfig& dataset) {
-  if (dataset.synth)
-    return dataset.synth->kind == "speech" ? "audio" : dataset.synth->kind == "sequences" ? "parquet" : "images";
-  if (!dataset.manifest_filepath.is_null()) return "audio";
-  const auto lists = data::name_lists(dataset.path, "path");
-  const std::string first = lists.empty() || lists[0].empty() ? "" : lists[0][0];
-  if (ends_with(first, ".tar")) return "audio";
-  if (ends_with(first, ".parquet")) return "parquet";
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(first, ignored)) {
-    if (entry.path().extension() == ".parquet") return "parquet";
-  }
-  return "images";
-}
-
-DataJob read_bare_data_set(const DataArguments& arguments, const config::RequestSource& source) {
-  DataJob job;
-  config::Schema schema;
-  schema.section("", data::DatasetConfig::training_fields().component(), &job.dataset);
-  config::bind(config::read_request(source, schema), schema);
-  job.dataset.resolve(device::read_machine_facts(), 0);
-  job.needs.source_kind = arguments.kind.empty() ? guess_kind(job.dataset) : arguments.kind;
-  return job;
-}
-
-DataJob read_data_job(const DataArguments& arguments, const CLI::App& command) {
-  const config::RequestSource source = arguments.config.source(command);
-  if (!is_whole_job(source)) return read_bare_data_set(arguments, source);
-  task::Registry registry;
-  models::register_all(registry);
-  train::JobOptions options;
-  options.measure_rates = false;
-  const auto job = train::Job::read(registry, source, device::read_machine_facts(), options);
-  const auto task = job->build_task();
-  DataJob result;
-  result.dataset = arguments.validation ? job->validation_ds() : job->train_ds();
-  if (!result.dataset.given())
-    throw ConfigError("The job names no data there: give model.train_ds or model.validation_ds.");
-  result.needs.source_kind = task->source_kind();
-  result.needs.training = !arguments.validation;
-  result.needs.collate = task->collate();
-  result.needs.sample_transform = task->sample_transform();
-  result.needs.group_transform = task->group_transform();
-  result.needs.batch_statistics = task->batch_statistics();
-  result.needs.accumulate = arguments.validation ? 1 : job->trainer().accumulate_grad_batches;
-  return result;
-}
 
 // --- order ---
 
@@ -203,8 +123,8 @@ void run_stats(const StatsArguments& arguments, const CLI::App& command, const G
     fmt::print("{}\n", stats_json(stats, planner->filtered(), unit, rows, arguments.buckets).dump(1));
     return;
   }
-  fmt::print("{} samples, {} {} in all; kept {}, too short {}, too long {}\n", stats.count, format_double(stats.total),
-             unit, planner->filtered().kept, planner->filtered().too_short, planner->filtered().too_long);
+  fmt::print("{} samples, {:.6g} {} in all; kept {}, too short {}, too long {}\n", stats.count, stats.total, unit,
+             planner->filtered().kept, planner->filtered().too_short, planner->filtered().too_long);
   fmt::print("length in {}: min {:.4g}, 5 % {:.4g}, median {:.4g}, mean {:.4g}, 95 % {:.4g}, 99 % {:.4g}, max {:.4g}\n",
              unit, stats.min, stats.p5, stats.median, stats.mean, stats.p95, stats.p99, stats.max);
   fmt::print("padding of a batch:\n  batch   plain   {} buckets\n", arguments.buckets);
@@ -221,6 +141,8 @@ struct BenchArguments {
 };
 
 void run_bench(const BenchArguments& arguments, const CLI::App& command, const Globals& globals) {
+  const double asked = arguments.options.seconds;
+  if (!(asked > 0) || !std::isfinite(asked)) throw ConfigError("--seconds must be above 0.");
   DataJob job = read_data_job(arguments.from, command);
   if (arguments.workers >= 0) job.dataset.num_workers = arguments.workers;
   const data::LoaderBenchResult result =
@@ -266,80 +188,6 @@ void run_bench(const BenchArguments& arguments, const CLI::App& command, const G
              1000.0 * result.cpu_seconds / samples, format_bytes(result.peak_rss_bytes), hex64(result.order_hash));
 }
 
-// --- index, tar, synth ---
-
-void run_index(const std::vector<std::string>& tars, const Globals& globals) {
-  Json json;
-  json["schema_version"] = 1;
-  json["tars"] = Json::array();
-  for (const std::string& name : tars) {
-    const data::DataFile file = data::open_user_file(name);
-    const data::TarIndex index = data::TarIndex::load(file, name);
-    const size_t samples = data::group_by_stem(index).size();
-    json["tars"].push_back(
-        {{"tar", name}, {"members", index.size()}, {"samples", samples}, {"fingerprint", hex64(index.fingerprint())}});
-    if (!globals.json) fmt::print("{}: {} members, {} samples\n", printable(name), index.size(), samples);
-  }
-  if (globals.json) fmt::print("{}\n", json.dump(1));
-}
-
-struct TarArguments {
-  std::vector<std::string> manifests;
-  std::string out, format = "nemo";
-  data::ShardOptions options;
-};
-
-void run_tar(const TarArguments& arguments, const Globals& globals) {
-  data::ShardOptions options = arguments.options;
-  options.format = arguments.format == "nemo" ? data::ShardFormat::Nemo : data::ShardFormat::WebDataset;
-  const data::ShardResult result =
-      data::write_shards({arguments.manifests.begin(), arguments.manifests.end()}, arguments.out, options);
-  if (globals.json) {
-    fmt::print("{}\n", Json{{"schema_version", 1},
-                            {"out", arguments.out},
-                            {"shards", result.num_shards},
-                            {"entries", result.num_entries},
-                            {"files", result.num_files},
-                            {"dropped", result.num_dropped},
-                            {"bytes", result.num_bytes}}
-                           .dump(1));
-    return;
-  }
-  fmt::print("{} entries ({} files, {}) in {} tars in {}\n", result.num_entries, result.num_files,
-             format_bytes(result.num_bytes), result.num_shards, printable(arguments.out));
-  if (result.num_dropped > 0)
-    fmt::print("{} entries are left out so that the shards are equal, as NeMo's are\n", result.num_dropped);
-}
-
-struct SynthArguments {
-  std::string kind, out;
-};
-
-// Every option of the generator is a flag: --num 100 --seed 3 --median_seconds 2.
-void run_synth(const SynthArguments& arguments, const CLI::App& command, const Globals& globals) {
-  data::SynthConfig config;
-  config::Schema schema;
-  schema.section("", config);
-  config::RequestSource source;
-  source.overrides = command.remaining();
-  source.overrides.insert(source.overrides.begin(), "kind=" + arguments.kind);
-  config::bind(config::read_request(source, schema), schema);
-  const data::SynthResult result = data::synthesize(config, arguments.out);
-  if (globals.json) {
-    fmt::print("{}\n", Json{{"schema_version", 1},
-                            {"train", result.train.string()},
-                            {"validation", result.validation.string()},
-                            {"noise", result.noise.string()},
-                            {"items", result.num_items},
-                            {"bytes", result.num_bytes}}
-                           .dump(1));
-    return;
-  }
-  fmt::print("{} items, {}\n  training   {}\n  validation {}\n", result.num_items, format_bytes(result.num_bytes),
-             printable(result.train.string()), printable(result.validation.string()));
-  if (!result.noise.empty()) fmt::print("  noise      {}\n", printable(result.noise.string()));
-}
-
 void add_order(CLI::App& parent, const Globals& globals) {
   auto arguments = std::make_shared<OrderArguments>();
   CLI::App* command = parent.add_subcommand("order", "Print the sample ids of each batch, as the plan has them");
@@ -369,35 +217,9 @@ void add_bench(CLI::App& parent, const Globals& globals) {
   CLI::App* command = parent.add_subcommand("bench", "Run the loader alone and measure it");
   add_data_arguments(*command, arguments->from);
   command->add_option("--workers", arguments->workers, "Workers instead of the config's")->check(CLI::Range(0, 64));
-  command->add_option("--seconds", arguments->options.seconds, "How long")->check(CLI::PositiveNumber);
+  command->add_option("--seconds", arguments->options.seconds, "How long");
   command->add_option("--batches", arguments->options.max_batches, "Stop after so many batches");
   command->callback([arguments, command, &globals] { run_bench(*arguments, *command, globals); });
-}
-
-void add_preparation(CLI::App& parent, const Globals& globals) {
-  auto tars = std::make_shared<std::vector<std::string>>();
-  CLI::App* index = parent.add_subcommand("index", "Write the index of tars beside them");
-  index->add_option("tars", *tars, "Tar files")->required();
-  index->callback([tars, &globals] { run_index(*tars, globals); });
-
-  auto tar_arguments = std::make_shared<TarArguments>();
-  CLI::App* tar = parent.add_subcommand("tar", "Pack a manifest's audio into NeMo or WebDataset tars");
-  tar->add_option("manifests", tar_arguments->manifests, "NeMo manifests")->required();
-  tar->add_option("--out", tar_arguments->out, "Folder to write")->required();
-  tar->add_option("--format", tar_arguments->format, "nemo or webdataset")
-      ->check(CLI::IsMember({"nemo", "webdataset"}));
-  tar->add_option("--num-shards", tar_arguments->options.num_shards, "Number of tars");
-  tar->add_flag("--shuffle", tar_arguments->options.shuffle, "Shuffle entries over the shards");
-  tar->add_option("--seed", tar_arguments->options.seed, "Seed of the shuffle");
-  tar->callback([tar_arguments, &globals] { run_tar(*tar_arguments, globals); });
-
-  auto synth_arguments = std::make_shared<SynthArguments>();
-  CLI::App* synth = parent.add_subcommand(
-      "synth", "Generate data: speech, sequences or images; other words are options of the generator");
-  synth->add_option("kind", synth_arguments->kind, "speech, sequences or images")->required();
-  synth->add_option("--out", synth_arguments->out, "Folder to write")->required();
-  synth->allow_extras();
-  synth->callback([synth_arguments, synth, &globals] { run_synth(*synth_arguments, *synth, globals); });
 }
 
 }  // namespace
@@ -409,7 +231,7 @@ void add_data_command(CLI::App& program, const Globals& globals) {
   add_order(*parent, globals);
   add_stats(*parent, globals);
   add_bench(*parent, globals);
-  add_preparation(*parent, globals);
+  add_data_preparation(*parent, globals);
 }
 
 }  // namespace redline::app

@@ -150,7 +150,8 @@ TEST(DatasetConfig, AliasesOfTheGuides) {
 
 TEST(DatasetConfig, TunableRowsSayWhatTheyChange) {
   std::map<std::string, config::Effect> tunable;
-  for (const auto& row : DatasetConfig::training_fields().component()->rows) {
+  const auto component = DatasetConfig::training_fields().component();
+  for (const auto& row : component->rows) {
     EXPECT_FALSE(row->sentence.empty()) << row->name;
     if (row->tunable) tunable[row->name] = row->effect;
   }

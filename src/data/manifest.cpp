@@ -93,7 +93,7 @@ Manifest Manifest::parse(std::string_view text, const std::string& name) {
   return manifest;
 }
 
-Manifest Manifest::read(const std::filesystem::path& path) {
+std::string Manifest::read_text(const std::filesystem::path& path) {
   const DataFile file = open_user_file(path);
   if (file.size() > kMaxManifestBytes)
     throw DataError("The manifest " + printable(path.string()) + " is larger than 16 GiB.");
@@ -101,7 +101,9 @@ Manifest Manifest::read(const std::filesystem::path& path) {
   if (!file.read_at(0, std::as_writable_bytes(std::span(text)))) {
     throw DataError("The manifest " + printable(path.string()) + " cannot be read to its end.");
   }
-  return parse(text, path.string());
+  return text;
 }
+
+Manifest Manifest::read(const std::filesystem::path& path) { return parse(read_text(path), path.string()); }
 
 }  // namespace redline::data

@@ -16,6 +16,7 @@ class Manifest {
   // for a manifest without lines.
   static Manifest read(const std::filesystem::path& path);
   static Manifest parse(std::string_view text, const std::string& name);
+  static std::string read_text(const std::filesystem::path& path);
 
   size_t size() const { return entries_.size(); }
   std::string_view file(size_t i) const {

@@ -69,7 +69,7 @@ TEST(Manifest, SurvivesTenThousandMutations) {
   for (uint64_t seed = 0; seed < (slow ? 100'000u : 10'000u); ++seed) {
     KeyedStream random(seed, 0, 0, 1);
     std::string text = base;
-    for (int64_t edits = random.uniform_int(1, 4); edits > 0; --edits) {
+    for (int64_t edits = random.uniform_int(1, 4); edits > 0 && !text.empty(); --edits) {
       const size_t at = static_cast<size_t>(random.uniform_int(0, static_cast<int64_t>(text.size()) - 1));
       switch (random.uniform_int(0, 3)) {
         case 0:

@@ -60,7 +60,7 @@ OpenFailure failure_of_errno(int code, const std::string& path) {
     case ENXIO:
       return {OpenProblem::NotRegular, "'" + path + "' is a socket or device, not a regular file"};
     case ELOOP:
-      return {OpenProblem::BadName, "'" + path + "' is a loop of symbolic links"};
+      return {OpenProblem::Missing, "'" + path + "' is a loop of symbolic links"};
     case ENAMETOOLONG:
       return {OpenProblem::BadName, "the name '" + path.substr(0, 80) + "...' is too long"};
     default:

@@ -30,7 +30,7 @@ struct Item {
 std::vector<Item> read_items(const std::vector<std::filesystem::path>& manifests) {
   std::vector<Item> items;
   for (size_t m = 0; m < manifests.size(); ++m) {
-    const std::string text = read_file(manifests[m]);
+    const std::string text = Manifest::read_text(manifests[m]);
     const Manifest checked = Manifest::parse(text, manifests[m].string());  // says what is wrong, with the line
     size_t entry = 0;
     for (std::string_view rest = text; !rest.empty() && entry < checked.size();) {
