@@ -29,6 +29,7 @@ class Bar:
     extra_at_most: float = None  # instead of a ratio: the figure of `better` may exceed the reference's by at most this
     at_most: float = None        # instead of a ratio: the figure of `better` itself may be at most this (reference = better)
     claim: str = ""              # a guide's claim this ratio answers (docs/guides_claims.json); such a row has no bar of its own
+    chosen_by: str = ""          # the figure by which the best of several references is chosen; `figure` itself when empty
 
 
 @dataclasses.dataclass
