@@ -113,6 +113,13 @@ int run(int blocks) {
   print_cost("timers, memory reading and record, wall time", wall[0], wall[2]);
   print_cost("timers, memory reading and record, CPU time", cpu[0], cpu[2]);
   std::filesystem::remove_all(folder);
+  const auto percent = [](const std::vector<double>& off, const std::vector<double>& on) {
+    return (1 / measure::compare_blocks(off, on).ratio - 1) * 100;
+  };
+  fmt::print(R"({{"step_ms": {:.4f}, "scope_ns": {:.1f}, "timers_percent": {:.4f}, "overhead_percent": {:.4f}}})"
+             "\n",
+             measure::median(wall[0]) * 1e3, measure::calibrate_scope_ns(), percent(wall[0], wall[1]),
+             percent(wall[0], wall[2]));
   return 0;
 }
 

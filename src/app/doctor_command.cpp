@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
+#include <cstdlib>
 
 #include "app/command.h"
 #include "app/doctor_runs.h"
+#include "app/print_selftest.h"
 #include "app/terminal.h"
 #include "core/error.h"
 #include "core/file_ops.h"
@@ -27,9 +28,29 @@ namespace {
 struct DoctorArguments {
   ConfigArguments config;
   int64_t steps = 100;
-  int blocks = 4;
+  int blocks = 6;
+  int64_t block_steps = 20;
   bool operators = false, selftest = false;
   std::string html;
+};
+
+// In memory where the machine has such a place: the self-test asks about injected faults, not about this disk's moods.
+class MemoryFolder {
+ public:
+  MemoryFolder() {
+    std::string name = "/dev/shm/redline_selftest_XXXXXX";
+    if (mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~MemoryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  MemoryFolder(const MemoryFolder&) = delete;
+  MemoryFolder& operator=(const MemoryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
 };
 
 report::Page diagnose_record(const std::string& directory) {
@@ -48,6 +69,7 @@ report::Page diagnose_record(const std::string& directory) {
 }
 
 report::Page diagnose_job(const DoctorArguments& arguments, const config::RequestSource& source) {
+  constexpr double kCeilingSeconds = 40;
   task::Registry registry;
   models::register_all(registry);
   MachineFacts machine = device::read_machine_facts();
@@ -56,39 +78,15 @@ report::Page diagnose_job(const DoctorArguments& arguments, const config::Reques
   DoctorRuns runs(registry, source, machine);
   report::RunPart part;
   part.name = source.file ? source.file->string() : "job";
-  part.record.steps = runs.observe(arguments.steps);
+  DoctorRuns::Watched watched = runs.observe(arguments.steps);
+  part.record.steps = std::move(watched.rows);
   part.record.machine_json = measure::machine_to_json(machine);
   part.record.config_yaml = runs.config_yaml();
-  part.seen = doctor::observe(part.record.steps);
-  const auto ceilings = runs.ceilings(part.seen, arguments.blocks);
+  part.seen = watched.seen;
+  const auto ceilings = runs.ceilings(part.seen, arguments.blocks, kCeilingSeconds);
   part.diagnosis = doctor::diagnose(runs.settings(), part.seen, ceilings, machine);
-  if (arguments.operators) runs.print_operators(machine);
+  if (arguments.operators) part.operators = runs.operators();
   return {"", {std::move(part)}, {}};
-}
-
-void print_selftest(const doctor::SelftestResult& result, const Globals& globals) {
-  if (globals.json) {
-    nlohmann::json matrix = result.matrix;
-    fmt::print("{}\n", nlohmann::json{{"schema_version", 1},
-                                      {"accuracy", result.accuracy},
-                                      {"injections", result.injections},
-                                      {"controls", result.controls},
-                                      {"false_alarm_rate", result.false_alarm_rate},
-                                      {"median_gain_error", result.median_gain_error},
-                                      {"matrix", matrix}}
-                           .dump(1));
-    return;
-  }
-  fmt::print(
-      "{} of {} faults named right ({:.1f} %), {} false alarms in {} controls, median error of the predicted gain "
-      "{:.1f} percentage points\n\n",
-      result.right, result.injections, 100 * result.accuracy, result.false_alarms, result.controls,
-      100 * result.median_gain_error);
-  for (const auto& [injected, said] : result.matrix) {
-    fmt::print("  {:<14}", injected);
-    for (const auto& [name, count] : said) fmt::print(" {} x{}", name, count);
-    fmt::print("\n");
-  }
 }
 
 void run_doctor(const DoctorArguments& arguments, const CLI::App& command, const Globals& globals) {
@@ -97,8 +95,10 @@ void run_doctor(const DoctorArguments& arguments, const CLI::App& command, const
   if (arguments.selftest) {
     task::Registry registry;
     models::register_all(registry);
-    DoctorRuns runs(registry, selftest_source(source), device::read_machine_facts());
-    print_selftest(runs.selftest(arguments.steps), globals);
+    const MachineFacts machine = device::read_machine_facts();
+    const MemoryFolder scratch;
+    DoctorRuns runs(registry, selftest_source(registry, source, machine), machine, scratch.path());
+    print_selftest(runs.selftest(arguments.block_steps), globals);
     return;
   }
   const report::Page page = std::filesystem::is_directory(*source.file) ? diagnose_record(source.file->string())
@@ -120,6 +120,8 @@ void add_doctor_command(CLI::App& program, const Globals& globals) {
       ->check(CLI::Range(0, 100));
   command->add_flag("--operators", arguments->operators, "Also list the operators of one step");
   command->add_flag("--selftest", arguments->selftest, "Inject known faults and print how often the doctor is right");
+  command->add_option("--block-steps", arguments->block_steps, "Steps of one block of the self-test")
+      ->check(CLI::Range(8, 60));
   command->add_option("--html", arguments->html, "Write the page to this file");
   command->callback([arguments, command, &globals] { run_doctor(*arguments, *command, globals); });
 }

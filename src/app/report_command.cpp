@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "app/command.h"
+#include "app/doctor_runs.h"
 #include "app/terminal.h"
 #include "core/error.h"
 #include "core/file_ops.h"
@@ -30,7 +31,7 @@ report::RunPart load_part(const std::string& directory) {
   MachineFacts machine;
   if (!part.record.machine_json.empty())
     machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
-  part.diagnosis = doctor::diagnose({}, part.seen, {}, machine);
+  part.diagnosis = doctor::diagnose(settings_of_record(part.record), part.seen, {}, machine);
   const auto card = std::filesystem::path(directory) / "tune_card.json";
   if (std::filesystem::exists(card)) part.card = measure::tune_card_from_json(read_file(card), card.string());
   return part;

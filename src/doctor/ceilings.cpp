@@ -4,18 +4,18 @@
 
 #include <algorithm>
 
+#include "core/strings.h"
+
 namespace redline::doctor {
 
 const char* experiment_name(ExperimentKind kind) {
   switch (kind) {
     case ExperimentKind::AsIs:
       return "as_is";
-    case ExperimentKind::ReplayBatch:
-      return "replay_batch";
+    case ExperimentKind::FreeLoader:
+      return "free_loader";
     case ExperimentKind::LoaderOnly:
       return "loader_only";
-    case ExperimentKind::WarmRead:
-      return "warm_read";
     case ExperimentKind::ColdRead:
       return "cold_read";
     case ExperimentKind::NoLogging:
@@ -30,16 +30,16 @@ const char* experiment_name(ExperimentKind kind) {
   return "?";
 }
 
-std::vector<Experiment> wanted_experiments(const Settings& settings, const Observation& seen) {
+std::vector<Experiment> wanted_experiments(const Settings& settings, const Observation& seen, int64_t block_steps) {
   std::vector<Experiment> wanted = {
       {ExperimentKind::AsIs, "the job as it is"},
-      {ExperimentKind::ReplayBatch, "batches kept in memory: a loader that costs nothing"},
+      {ExperimentKind::FreeLoader, "batches fetched beforehand: a loader that costs nothing"},
       {ExperimentKind::LoaderOnly, "no training: what the loader can deliver"}};
-  if (!settings.cache && seen.stage(measure::Stage::Read) > 0.02 * seen.step_seconds) {
-    wanted.push_back({ExperimentKind::WarmRead, "files in the page cache: decoding without the disk"});
+  if (!settings.cache && seen.stage(measure::Stage::Read) > 0)
     wanted.push_back({ExperimentKind::ColdRead, "files dropped from the page cache: what the disk costs"});
-  }
-  const auto fires = [&](measure::Phase phase) { return seen.phase(phase).occurrences > 0; };
+  const auto fires = [&](measure::Phase phase) {
+    return seen.phase(phase).occurrences > 0 && seen.phase(phase).occurrences * block_steps >= seen.steps;
+  };
   if (fires(measure::Phase::Log)) wanted.push_back({ExperimentKind::NoLogging, "no log lines, no event files"});
   if (fires(measure::Phase::Validate)) wanted.push_back({ExperimentKind::NoValidation, "no validation"});
   if (fires(measure::Phase::Monitor)) wanted.push_back({ExperimentKind::NoMonitor, "no monitor"});
@@ -52,14 +52,13 @@ namespace {
 std::string ceiling_sentence(ExperimentKind kind, double at_most, double gain) {
   const std::string most = fmt::format("{:+.1f} %", 100 * at_most);
   switch (kind) {
-    case ExperimentKind::ReplayBatch:
+    case ExperimentKind::FreeLoader:
       return fmt::format("Even an infinitely fast loader gives at most {}.", most);
     case ExperimentKind::LoaderOnly:
       return fmt::format("The loader alone runs {:.1f} times as fast as the whole job.", 1 + gain);
-    case ExperimentKind::WarmRead:
-      return fmt::format("Data already in memory gives at most {}.", most);
     case ExperimentKind::ColdRead:
-      return fmt::format("Reading from the disk instead of the page cache changes speed by {:+.1f} %.", 100 * gain);
+      return fmt::format("When the data must come from the disk (page cache dropped), speed changes by {:+.1f} %.",
+                         100 * gain);
     case ExperimentKind::NoLogging:
       return fmt::format("Even free logging gives at most {}.", most);
     case ExperimentKind::NoValidation:
@@ -78,9 +77,9 @@ std::string ceiling_sentence(ExperimentKind kind, double at_most, double gain) {
 
 std::vector<Ceiling> ceilings(std::span<const ExperimentBlock> blocks) {
   std::vector<Ceiling> found;
-  for (ExperimentKind kind : {ExperimentKind::ReplayBatch, ExperimentKind::LoaderOnly, ExperimentKind::WarmRead,
-                              ExperimentKind::ColdRead, ExperimentKind::NoLogging, ExperimentKind::NoValidation,
-                              ExperimentKind::NoMonitor, ExperimentKind::NoCheckpoint}) {
+  for (ExperimentKind kind :
+       {ExperimentKind::FreeLoader, ExperimentKind::LoaderOnly, ExperimentKind::ColdRead, ExperimentKind::NoLogging,
+        ExperimentKind::NoValidation, ExperimentKind::NoMonitor, ExperimentKind::NoCheckpoint}) {
     std::vector<double> as_is, without;
     for (const ExperimentBlock& block : blocks) {
       if (block.kind != kind) continue;
@@ -97,6 +96,25 @@ std::vector<Ceiling> ceilings(std::span<const ExperimentBlock> blocks) {
     found.push_back(std::move(ceiling));
   }
   return found;
+}
+
+std::optional<Ceiling> cadence_ceiling(ExperimentKind kind, std::span<const double> seconds, double rate,
+                                       double step_seconds) {
+  if (seconds.empty() || rate <= 0 || step_seconds <= 0) return std::nullopt;
+  const auto ratio = [&](double once) { return step_seconds / std::max(1e-9, step_seconds - rate * once); };
+  Ceiling ceiling{kind, {}, {}};
+  ceiling.speed.ratio = ratio(measure::median(seconds));
+  // Few occurrences: their range is all that is known.
+  const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
+  const measure::Interval interval =
+      seconds.size() >= 5 ? measure::bootstrap_median(seconds) : measure::Interval{*least, *most};
+  ceiling.speed.interval = {ratio(std::max(0.0, interval.low)), ratio(interval.high)};
+  ceiling.speed.blocks = static_cast<int>(seconds.size());
+  ceiling.sentence = ceiling_sentence(kind, ceiling.gain_at_most(), ceiling.gain());
+  ceiling.sentence.pop_back();
+  ceiling.sentence +=
+      fmt::format(" (one takes {}, one in {:.0f} steps).", format_seconds(measure::median(seconds)), 1.0 / rate);
+  return ceiling;
 }
 
 const Ceiling* find_ceiling(std::span<const Ceiling> all, ExperimentKind kind) {

@@ -12,25 +12,16 @@
 
 namespace redline::doctor {
 
-enum class ExperimentKind {
-  AsIs,
-  ReplayBatch,
-  LoaderOnly,
-  WarmRead,
-  ColdRead,
-  NoLogging,
-  NoValidation,
-  NoMonitor,
-  NoCheckpoint
-};
-const char* experiment_name(ExperimentKind kind);  // "as_is", "replay_batch", ...
+enum class ExperimentKind { AsIs, FreeLoader, LoaderOnly, ColdRead, NoLogging, NoValidation, NoMonitor, NoCheckpoint };
+const char* experiment_name(ExperimentKind kind);  // "as_is", "free_loader", ...
 
 struct Experiment {
   ExperimentKind kind;
   std::string reason;  // why it is worth running on this job
 };
-// Always AsIs first. A cadence that never fires in the observed steps is not worth a run.
-std::vector<Experiment> wanted_experiments(const Settings& settings, const Observation& seen);
+// Always AsIs first. A cadence that does not come at least once in `block_steps` is not worth a run: see
+// cadence_ceiling.
+std::vector<Experiment> wanted_experiments(const Settings& settings, const Observation& seen, int64_t block_steps);
 
 // One interleaved block of one experiment.
 struct ExperimentBlock {
@@ -48,6 +39,9 @@ struct Ceiling {
 };
 // Needs blocks of AsIs; kinds without blocks have no ceiling.
 std::vector<Ceiling> ceilings(std::span<const ExperimentBlock> blocks);
+// For a cadence too rare for a short run: from the seconds of a few occurrences and how many of them a step holds.
+std::optional<Ceiling> cadence_ceiling(ExperimentKind kind, std::span<const double> seconds, double rate,
+                                       double step_seconds);
 const Ceiling* find_ceiling(std::span<const Ceiling> all, ExperimentKind kind);
 
 }  // namespace redline::doctor

@@ -19,23 +19,25 @@ int64_t part_ns(const measure::StepRow& row, const Part& part) {
   return part.is_stage ? row.stage_ns[part.index] : row.phase_ns[part.index];
 }
 
-// Mean of the middle: a fifth is cut at each end, since one descheduled step must not look like a change.
-double trimmed_mean(std::vector<double>& values) {
+// Cut at each end: one descheduled step must not look like a change.
+constexpr double kCut = 0.2;
+
+double trimmed_mean(std::vector<double>& values, double share) {
   std::sort(values.begin(), values.end());
-  const size_t cut = values.size() / 5;
+  const auto cut = static_cast<size_t>(share * static_cast<double>(values.size()));
   double sum = 0;
   for (size_t i = cut; i < values.size() - cut; ++i) sum += values[i];
   return sum / static_cast<double>(values.size() - 2 * cut);
 }
 
-measure::Interval bootstrap_interval(const std::vector<double>& values, double confidence, uint64_t seed) {
+measure::Interval bootstrap_interval(const std::vector<double>& values, double cut, double confidence, uint64_t seed) {
   constexpr int kResamples = 400;
   KeyedStream draw(seed, 0, values.size(), 0x646f63);
   std::vector<double> means, resample(values.size());
   for (int r = 0; r < kResamples; ++r) {
     for (double& value : resample)
       value = values[static_cast<size_t>(draw.uniform_int(0, static_cast<int64_t>(values.size()) - 1))];
-    means.push_back(trimmed_mean(resample));
+    means.push_back(trimmed_mean(resample, cut));
   }
   const double tail = (1.0 - confidence) / 2;
   return {measure::quantile(means, tail), measure::quantile(means, 1.0 - tail)};
@@ -43,6 +45,7 @@ measure::Interval bootstrap_interval(const std::vector<double>& values, double c
 
 // Rare parts (validation every 50 steps) are compared per occurrence and scaled by how often they occur: resampling all
 // steps would mostly resample how many occurrences there were.
+// Stages run ahead of the step that their row belongs to, in bursts: only their sum over the rows means something.
 PartChange compare_part(std::span<const measure::StepRow> base, std::span<const measure::StepRow> now, const Part& part,
                         double base_step_seconds, const ChangeOptions& options) {
   std::vector<double> differences;
@@ -53,9 +56,11 @@ PartChange compare_part(std::span<const measure::StepRow> base, std::span<const 
   PartChange change{part, 0, {}, 0};
   if (differences.empty()) return change;
   const double frequency = static_cast<double>(differences.size()) / static_cast<double>(base.size());
+  const double cut = part.is_stage ? 0.0 : kCut;
   std::vector<double> copy = differences;
-  change.seconds_per_step = trimmed_mean(copy) * frequency;
-  const measure::Interval interval = bootstrap_interval(differences, options.confidence, options.seed + part.index);
+  change.seconds_per_step = trimmed_mean(copy, cut) * frequency;
+  const measure::Interval interval =
+      bootstrap_interval(differences, cut, options.confidence, options.seed + part.index);
   change.interval = {interval.low * frequency, interval.high * frequency};
   change.share_of_step = base_step_seconds > 0 ? change.seconds_per_step / base_step_seconds : 0;
   return change;
@@ -65,26 +70,76 @@ bool is_phase(const PartChange& change, measure::Phase phase) {
   return !change.part.is_stage && change.part.index == static_cast<size_t>(phase);
 }
 
-// Waiting is a symptom when a loader stage grew: the stage is the cause.
-void drop_explained_wait(std::vector<PartChange>& moved) {
-  const bool stage_moved = std::any_of(moved.begin(), moved.end(), [](const PartChange& c) { return c.part.is_stage; });
-  if (stage_moved) std::erase_if(moved, [](const PartChange& c) { return is_phase(c, measure::Phase::Wait); });
+bool is_computed(const PartChange& change) {
+  return is_phase(change, measure::Phase::Forward) || is_phase(change, measure::Phase::Backward) ||
+         is_phase(change, measure::Phase::Optimiser);
 }
 
+double mean_seconds(std::span<const measure::StepRow> rows, const Part& part) {
+  double ns = 0;
+  for (const measure::StepRow& row : rows) ns += static_cast<double>(part_ns(row, part));
+  return ns * 1e-9 / static_cast<double>(rows.size());
+}
+
+double stage_growth(const std::vector<PartChange>& moved) {
+  double seconds = 0;
+  for (const PartChange& change : moved)
+    if (change.part.is_stage) seconds += change.seconds_per_step;
+  return seconds;
+}
+
+// How much of itself every computing phase has grown by: what a busier loader takes from cores it shares with training.
+// The least of forward and backward, so that a fault in one of them is not taken for it, and no more in all than the
+// loader can have taken.
+double common_slowdown(std::span<const measure::StepRow> base, const std::vector<PartChange>& parts, double taken) {
+  double slowdown = 1e9, computed = 0;
+  for (const PartChange& part : parts) {
+    const double seconds = is_computed(part) ? mean_seconds(base, part.part) : 0;
+    computed += seconds;
+    if (seconds > 0 && !is_phase(part, measure::Phase::Optimiser))
+      slowdown = std::min(slowdown, part.seconds_per_step / seconds);
+  }
+  if (computed <= 0 || slowdown > 1e8) return 0;
+  return std::clamp(slowdown, 0.0, taken / computed);
+}
+
+// When a stage grew: waiting is a symptom, and so is what all computing phases share; a validation reads through the
+// same stages.
+void separate_symptoms(Change& change, std::span<const measure::StepRow> base, double least) {
+  const double taken = stage_growth(change.moved);
+  if (taken <= 0) return;
+  const double slowdown = common_slowdown(base, change.parts, taken);
+  std::vector<PartChange> kept;
+  for (PartChange part : change.moved) {
+    PartChange symptom = part;
+    if (is_phase(part, measure::Phase::Wait))
+      part.seconds_per_step = 0;
+    else if (is_computed(part))
+      part.seconds_per_step -= slowdown * mean_seconds(base, part.part);
+    else if (is_phase(part, measure::Phase::Validate) && part.seconds_per_step < 0.3 * taken)
+      part.seconds_per_step = 0;
+    if (part.seconds_per_step > least) kept.push_back(part);
+    symptom.seconds_per_step -= part.seconds_per_step > least ? part.seconds_per_step : 0;
+    if (symptom.seconds_per_step > 0) change.symptoms.push_back(symptom);
+  }
+  std::sort(kept.begin(), kept.end(),
+            [](const PartChange& a, const PartChange& b) { return a.seconds_per_step > b.seconds_per_step; });
+  change.moved = std::move(kept);
+}
+
+// What would go with the culprits: their own seconds on the main thread; of a stage only what the step waits for it or
+// loses to it.
 double removable_seconds(const Change& change) {
   double seconds = 0;
-  bool loader = false;
-  for (const PartChange& moved : change.moved) {
-    if (moved.part.is_stage || is_phase(moved, measure::Phase::Wait))
-      loader = true;
-    else
-      seconds += moved.seconds_per_step;
-  }
-  if (loader) {
-    // The loader's growth costs the step only what the step waits for.
-    for (const PartChange& part : change.parts)
-      if (is_phase(part, measure::Phase::Wait)) seconds += std::max(0.0, part.seconds_per_step);
-  }
+  for (const PartChange& moved : change.moved)
+    if (!moved.part.is_stage) seconds += moved.seconds_per_step;
+  for (const PartChange& symptom : change.symptoms) seconds += symptom.seconds_per_step;
+  const bool stage =
+      std::any_of(change.moved.begin(), change.moved.end(), [](const auto& m) { return m.part.is_stage; });
+  const bool waits = std::any_of(change.symptoms.begin(), change.symptoms.end(),
+                                 [](const auto& s) { return is_phase(s, measure::Phase::Wait); });
+  for (const PartChange& part : change.parts)
+    if (stage && !waits && is_phase(part, measure::Phase::Wait)) seconds += std::max(0.0, part.seconds_per_step);
   return seconds;
 }
 
@@ -111,10 +166,17 @@ Change find_change(std::span<const measure::StepRow> base, std::span<const measu
   const double least = options.least_share * change.base_step_seconds;
   for (const PartChange& part : change.parts)
     if (part.seconds_per_step > least && part.interval.low > 0.4 * least) change.moved.push_back(part);
-  drop_explained_wait(change.moved);
+  separate_symptoms(change, base, least);
   const double remaining = change.step_seconds - removable_seconds(change);
   change.predicted_gain = remaining > 0 ? change.step_seconds / remaining - 1.0 : 0.0;
   return change;
+}
+
+bool is_uncertain(const Change& change, const ChangeOptions& options) {
+  const double least = options.least_share * change.base_step_seconds;
+  for (const PartChange& part : change.parts)
+    if (part.seconds_per_step > 0.4 * least && part.interval.low < least && part.interval.high > least) return true;
+  return false;
 }
 
 }  // namespace redline::doctor

@@ -37,6 +37,8 @@ struct Change {
   measure::RatioEstimate speed;   // base seconds / new seconds: < 1 is slower
   std::vector<PartChange> parts;  // all, largest growth first
   std::vector<PartChange> moved;  // those that count as moved, culprit first
+  // Grown only because a loader stage did: waiting for it, and sharing cores with it.
+  std::vector<PartChange> symptoms;
   // Gain in speed if the culprits were removed, predicted from the moved parts alone.
   double predicted_gain = 0;
 };
@@ -46,6 +48,9 @@ struct ChangeOptions {
   double confidence = 0.98;
   uint64_t seed = 1;
 };
+
+// True when more rows could still change the answer: a part's growth lies so near the limit that its interval holds it.
+bool is_uncertain(const Change& change, const ChangeOptions& options = {});
 
 // base[i] and now[i] are the same step of the job in two conditions. Requires equal, non-zero sizes.
 Change find_change(std::span<const measure::StepRow> base, std::span<const measure::StepRow> now,

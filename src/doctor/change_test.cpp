@@ -80,6 +80,50 @@ TEST(Change, BlamesTheStageNotTheWaiting) {
   EXPECT_NEAR(change.predicted_gain, 2.0 / 11.5, 0.02);  // only what was waited for
 }
 
+// A worker that spins takes cores from training: everything computed slows down alike.
+void share_cores(std::vector<StepRow>& rows, double slowdown) {
+  for (StepRow& row : rows)
+    for (Phase phase : {Phase::Forward, Phase::Backward}) {
+      int64_t& ns = row.phase_ns[static_cast<size_t>(phase)];
+      const auto more = static_cast<int64_t>(slowdown * static_cast<double>(ns));
+      ns += more;
+      row.wall_ns += more;
+    }
+}
+
+TEST(Change, WhatALoaderTakesFromTheCoresIsASymptom) {
+  auto now = make_rows(7);
+  for (StepRow& row : now) row.stage_ns[static_cast<size_t>(Stage::Decode)] += 3'000'000;
+  share_cores(now, 0.15);
+  const Change change = find_change(make_rows(8), now);
+  ASSERT_EQ(change.moved.size(), 1u);
+  EXPECT_EQ(change.moved[0].part.name(), "decode");
+  ASSERT_EQ(change.symptoms.size(), 2u);
+  EXPECT_NEAR(change.predicted_gain, 0.15 * 9 / 11.5, 0.02);  // it goes with the stage
+}
+
+TEST(Change, AFaultBesideASlowStageIsStillNamed) {
+  auto now = make_rows(7);
+  for (StepRow& row : now) row.stage_ns[static_cast<size_t>(Stage::Decode)] += 3'000'000;
+  share_cores(now, 0.10);
+  slow_down(now, Phase::Forward, 2);
+  const Change change = find_change(make_rows(8), now);
+  ASSERT_EQ(change.moved.size(), 2u);
+  EXPECT_EQ(change.moved[0].part.name(), "decode");
+  EXPECT_EQ(change.moved[1].part.name(), "forward");
+  EXPECT_NEAR(change.moved[1].seconds_per_step, 0.002, 0.0004);
+}
+
+TEST(Change, AsksForMoreOnlyNearTheLimit) {
+  EXPECT_FALSE(is_uncertain(find_change(make_rows(8), make_rows(7))));
+  auto now = make_rows(7);
+  slow_down(now, Phase::Forward, 0.025 * 11.5);  // the limit itself
+  EXPECT_TRUE(is_uncertain(find_change(make_rows(8), now)));
+  now = make_rows(7);
+  slow_down(now, Phase::Forward, 0.2 * 11.5);
+  EXPECT_FALSE(is_uncertain(find_change(make_rows(8), now)));
+}
+
 TEST(Change, TwoFaultsAreBothNamed) {
   auto now = make_rows(7);
   slow_down(now, Phase::Forward, 2);

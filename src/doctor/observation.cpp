@@ -1,5 +1,6 @@
 #include "doctor/observation.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "measure/statistics.h"
@@ -61,7 +62,42 @@ Observation observe(std::span<const measure::StepRow> rows, int64_t warmup_steps
   for (size_t p = 0; p < measure::kNumPhases; ++p) seen.phases[p] = summarise_phase(rows, p, wall);
   const double middle = measure::median(walls);
   if (middle > 0) seen.step_spread = (measure::quantile(walls, 0.9) - measure::quantile(walls, 0.1)) / middle;
+  seen.costs = fit_costs(rows);
   return seen;
+}
+
+namespace {
+
+// Shares and rates after phases have changed.
+void refresh(Observation& seen) {
+  double seconds = 0;
+  for (const PhaseSummary& phase : seen.phases) seconds += phase.seconds_per_step;
+  if (seconds <= 0) return;
+  seen.step_seconds = seconds;
+  for (PhaseSummary& phase : seen.phases) phase.share = phase.seconds_per_step / seconds;
+  seen.samples_per_second = seen.samples_per_step / seconds;
+  seen.iterations_per_second = seen.micro_batches_per_step / seconds;
+}
+
+}  // namespace
+
+void amortise(Observation& seen, measure::Phase phase, double seconds, double rate) {
+  PhaseSummary& summary = seen.phases[static_cast<size_t>(phase)];
+  if (summary.occurrences == 0) summary.seconds_per_occurrence = seconds;
+  summary.seconds_per_step = seconds * rate;
+  refresh(seen);
+}
+
+void subtract_measuring(Observation& seen, double seconds_per_scope) {
+  // Per piece: wait, copy, forward, backward; per step: gradients checked, committed, checked again; cadences on top.
+  double scopes = 4 * seen.micro_batches_per_step + 3;
+  for (measure::Phase phase :
+       {measure::Phase::Log, measure::Phase::Monitor, measure::Phase::Validate, measure::Phase::Checkpoint})
+    if (seen.steps > 0) scopes += static_cast<double>(seen.phase(phase).occurrences) / static_cast<double>(seen.steps);
+  PhaseSummary& other = seen.phases[static_cast<size_t>(measure::Phase::Other)];
+  seen.measuring_seconds = scopes * seconds_per_scope;
+  other.seconds_per_step = std::max(0.0, other.seconds_per_step - seen.measuring_seconds);
+  refresh(seen);
 }
 
 }  // namespace redline::doctor

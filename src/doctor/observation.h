@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "doctor/cost_fit.h"
 #include "measure/phases.h"
 #include "measure/run_record.h"
 
@@ -19,6 +20,7 @@ struct Settings {
   int64_t batch_size = 0, micro_batch_size = 0, accumulate_grad_batches = 1;
   std::string precision, requested_precision;
   int64_t log_every_n_steps = 0;
+  int64_t monitor_every_steps = 0, save_every_steps = 0, validate_every_steps = 0;
   double val_check_interval = 0;  // as given; <= 1 and val_check_is_fraction: of an epoch
   bool val_check_is_fraction = false;
   bool buckets = false, dynamic_padding = true, shuffles = true;
@@ -44,6 +46,10 @@ struct Observation {
   double padding_share = 0;                                          // of the padded items
   int64_t peak_bytes = 0, rss_bytes = 0;
   double step_spread = 0;  // (q90 - q10) / median of the step times
+  CostFit costs;           // of items and padding
+  // Known only when the run was watched from outside the record; negative = unknown.
+  double cores_used = -1, gpu_utilisation = -1;
+  double measuring_seconds = 0;  // of a step, spent on measuring it
 
   const PhaseSummary& phase(measure::Phase p) const { return phases[static_cast<size_t>(p)]; }
   double stage(measure::Stage s) const { return stage_seconds_per_step[static_cast<size_t>(s)]; }
@@ -53,5 +59,11 @@ struct Observation {
 // Steps before `warmup_steps` are left out (first touches, allocator growth). Requires at least one step after them;
 // with fewer rows than that, all rows are used.
 Observation observe(std::span<const measure::StepRow> rows, int64_t warmup_steps = 3);
+
+// A cadence of the whole run in place of what the observed steps happened to hold: `seconds` of one occurrence, `rate`
+// of them per step.
+void amortise(Observation& seen, measure::Phase phase, double seconds, double rate);
+// The cost of our own timers, from what one scope costs: taken out of Other and kept in measuring_seconds.
+void subtract_measuring(Observation& seen, double seconds_per_scope);
 
 }  // namespace redline::doctor

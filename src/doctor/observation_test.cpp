@@ -34,6 +34,29 @@ TEST(Observation, SharesAddUpAndRatesCountBothWays) {
   EXPECT_NEAR(seen.phase(measure::Phase::Validate).seconds_per_occurrence, 0.010, 1e-12);
 }
 
+TEST(Observation, CadencesAreAmortisedOverTheRun) {
+  Observation seen;
+  seen.steps = 10;
+  seen.samples_per_step = 8;
+  seen.micro_batches_per_step = 1;
+  seen.phases[static_cast<size_t>(measure::Phase::Forward)].seconds_per_step = 0.09;
+  amortise(seen, measure::Phase::Validate, 1.0, 0.01);
+  EXPECT_NEAR(seen.step_seconds, 0.1, 1e-12);
+  EXPECT_NEAR(seen.phase(measure::Phase::Validate).share, 0.1, 1e-12);
+  EXPECT_NEAR(seen.samples_per_second, 80, 1e-9);
+}
+
+TEST(Observation, OwnTimersAreTakenOut) {
+  Observation seen;
+  seen.steps = 10;
+  seen.micro_batches_per_step = 2;
+  seen.phases[static_cast<size_t>(measure::Phase::Forward)].seconds_per_step = 0.001;
+  seen.phases[static_cast<size_t>(measure::Phase::Other)].seconds_per_step = 5e-6;
+  subtract_measuring(seen, 100e-9);
+  EXPECT_NEAR(seen.measuring_seconds, 1.1e-6, 1e-12);
+  EXPECT_NEAR(seen.step_seconds, 0.001 + 3.9e-6, 1e-12);
+}
+
 TEST(Observation, FewRowsAreUsedWhole) {
   EXPECT_EQ(observe(std::vector<measure::StepRow>{make_row(1, 0)}).steps, 1);
   EXPECT_EQ(observe({}).steps, 0);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/strings.h"
+
 namespace redline::doctor {
 
 using measure::Phase;
@@ -28,6 +30,15 @@ double matrix_share(const Observation& seen) {
   return seen.phase(Phase::Forward).share + seen.phase(Phase::Backward).share;
 }
 
+}  // namespace
+
+double fixed_share(const Observation& seen) {
+  const double rest = seen.phase(Phase::Optimiser).share + seen.phase(Phase::Other).share;
+  return std::min(0.99, rest + (seen.costs.known ? matrix_share(seen) * seen.costs.fixed_share : 0.0));
+}
+
+namespace {
+
 double removal_gain(double share) { return share < 1 ? 1.0 / (1.0 - share) - 1.0 : 0.0; }
 
 void suggest_workers(const Settings& settings, const Observation& seen, std::span<const Ceiling> all,
@@ -39,16 +50,17 @@ void suggest_workers(const Settings& settings, const Observation& seen, std::spa
   model.cores = std::max(1, machine.allowed_cpus);
   model.accelerator = machine.has_cuda;
   if (model.loader_seconds <= 0) return;
-  const Ceiling* replay = find_ceiling(all, ExperimentKind::ReplayBatch);
+  const Ceiling* replay = find_ceiling(all, ExperimentKind::FreeLoader);
   for (int workers : {0, 1, 2, 4, 8}) {
     if (workers == settings.num_workers || workers > model.cores) continue;
     const double now =
         settings.num_workers == 0 ? seen.step_seconds : predicted_step_seconds(model, settings.num_workers);
     double gain = now / predicted_step_seconds(model, workers) - 1.0;
     if (replay != nullptr) gain = std::min(gain, replay->gain_at_most());
-    out.push_back({"model.train_ds.num_workers", std::to_string(workers), gain, config::Effect::Nothing,
-                   fmt::format("{:.2f} ms of loader work beside a step of {:.2f} ms on {} cores",
-                               1e3 * model.loader_seconds, 1e3 * model.compute_seconds, model.cores)});
+    out.push_back(
+        {"model.train_ds.num_workers", std::to_string(workers), gain, config::Effect::Nothing,
+         fmt::format("{} of loader work beside {} of computing per step, on {} cores",
+                     format_seconds(model.loader_seconds), format_seconds(model.compute_seconds), model.cores)});
   }
 }
 
@@ -70,13 +82,86 @@ void suggest_precision(const Settings& settings, const Observation& seen, const 
   }
 }
 
-void suggest_cadence(Phase phase, const char* option, const char* value, const char* what, ExperimentKind experiment,
-                     const Observation& seen, std::span<const Ceiling> all, std::vector<Suggestion>& out) {
-  if (seen.phase(phase).occurrences == 0) return;
-  const Ceiling* ceiling = find_ceiling(all, experiment);
-  const double gain = ceiling != nullptr ? std::max(0.0, ceiling->gain()) : removal_gain(seen.phase(phase).share);
-  out.push_back({option, value, gain, config::Effect::Nothing,
-                 fmt::format("{} takes {:.1f} % of the time", what, 100 * seen.phase(phase).share)});
+struct Cadence {
+  Phase phase;
+  ExperimentKind experiment;
+  const char* option;
+  const char* what;
+  int64_t every_now;   // steps; 0 = unknown
+  int64_t every_then;  // what is proposed
+};
+
+// Less often, not never: what is proposed keeps a share now / then of its cost.
+void suggest_cadence(const Cadence& cadence, const Observation& seen, std::span<const Ceiling> all,
+                     std::vector<Suggestion>& out) {
+  const double share = seen.phase(cadence.phase).share;
+  if (share <= 0 || (cadence.every_now > 0 && cadence.every_then <= cadence.every_now)) return;
+  const double saved = cadence.every_now > 0 ? 1.0 - static_cast<double>(cadence.every_now) / cadence.every_then : 0.8;
+  double gain = removal_gain(share * saved);
+  if (const Ceiling* ceiling = find_ceiling(all, cadence.experiment)) gain = std::min(gain, ceiling->gain_at_most());
+  out.push_back({cadence.option, std::to_string(cadence.every_then), gain, config::Effect::Nothing,
+                 fmt::format("{} takes {:.2g} % of the time{}", cadence.what, 100 * share,
+                             cadence.every_now > 0 ? fmt::format(", every {} steps", cadence.every_now) : "")});
+}
+
+// A cadence may cost this share of the run; the interval that keeps it there.
+int64_t affordable_steps(const Observation& seen, Phase phase, int64_t least) {
+  constexpr double kShare = 0.01;
+  const double steps = seen.phase(phase).seconds_per_occurrence / std::max(1e-9, kShare * seen.step_seconds);
+  const double power = std::pow(10.0, std::floor(std::log10(std::max(1.0, steps))));
+  return std::max(least, static_cast<int64_t>(std::ceil(steps / power) * power));
+}
+
+void suggest_cadences(const Settings& settings, const Observation& seen, std::span<const Ceiling> all,
+                      std::vector<Suggestion>& out) {
+  suggest_cadence({Phase::Log, ExperimentKind::NoLogging, "trainer.log_every_n_steps", "logging",
+                   settings.log_every_n_steps, affordable_steps(seen, Phase::Log, 50)},
+                  seen, all, out);
+  // val_check_interval counts batches, before accumulation.
+  const int64_t accumulate = std::max<int64_t>(1, settings.accumulate_grad_batches);
+  const int64_t validate = affordable_steps(seen, Phase::Validate, 100);
+  const size_t before = out.size();
+  suggest_cadence({Phase::Validate, ExperimentKind::NoValidation, "trainer.val_check_interval", "validation",
+                   settings.validate_every_steps, validate},
+                  seen, all, out);
+  if (out.size() > before) out.back().value = std::to_string(validate * accumulate);
+  suggest_cadence({Phase::Monitor, ExperimentKind::NoMonitor, "model.monitor.update_frequency", "the monitor",
+                   settings.monitor_every_steps, affordable_steps(seen, Phase::Monitor, 100)},
+                  seen, all, out);
+  suggest_cadence(
+      {Phase::Checkpoint, ExperimentKind::NoCheckpoint, "exp_manager.checkpoint_callback_params.every_n_train_steps",
+       "writing checkpoints", settings.save_every_steps, affordable_steps(seen, Phase::Checkpoint, 100)},
+      seen, all, out);
+}
+
+void suggest_buckets(const Settings& settings, const Observation& seen, std::vector<Suggestion>& out) {
+  if (settings.buckets || seen.padding_share < 0.02) return;
+  const std::string cost =
+      seen.costs.known ? fmt::format("{:.0f} % of a batch is padding, and it costs {:.0f} % of forward and backward",
+                                     100 * seen.padding_share, 100 * seen.costs.padding_share)
+                       : fmt::format("{:.0f} % of a batch is padding", 100 * seen.padding_share);
+  out.push_back({"model.train_ds.num_buckets", "8", predicted_padding_gain(seen, 0.7), config::Effect::Order,
+                 cost + "; 8 buckets remove about 70 % of it"});
+}
+
+void suggest_batch(const Settings& settings, const Observation& seen, std::vector<Suggestion>& out) {
+  if (settings.batch_size <= 0 || !seen.costs.known) return;
+  const double share = fixed_share(seen);
+  out.push_back({"model.train_ds.batch_size", std::to_string(2 * settings.batch_size), removal_gain(share / 2),
+                 config::Effect::Optimisation,
+                 fmt::format("{:.0f} % of a step does not grow with the batch", 100 * share)});
+}
+
+void suggest_cache(const Settings& settings, const Observation& seen, std::span<const Ceiling> all,
+                   std::vector<Suggestion>& out) {
+  if (settings.cache || seen.loader_worker_seconds() <= 0) return;
+  const double saved = seen.stage(measure::Stage::Read) + seen.stage(measure::Stage::Decode);
+  const double paid = settings.num_workers == 0 ? saved : 0.75 * saved;
+  double gain = removal_gain(std::min(0.95, paid / seen.step_seconds));
+  if (const Ceiling* loader = find_ceiling(all, ExperimentKind::FreeLoader))
+    gain = std::min(gain, loader->gain_at_most());
+  out.push_back({"model.train_ds.cache", "memory", gain, config::Effect::Nothing,
+                 fmt::format("reading and decoding take {} of worker time per step", format_seconds(saved))});
 }
 
 }  // namespace
@@ -89,9 +174,10 @@ double predicted_precision_gain(const Observation& seen, double rate_now, double
 }
 
 double predicted_padding_gain(const Observation& seen, double removed) {
+  const double share = matrix_share(seen);
+  if (seen.costs.known) return removal_gain(share * seen.costs.padding_share * removed);
   const double kept = 1.0 - seen.padding_share, kept_then = 1.0 - seen.padding_share * (1.0 - removed);
   const double work = kept_then > 0 ? kept / kept_then : 1.0;
-  const double share = matrix_share(seen);
   return 1.0 / (1.0 - share + share * work) - 1.0;
 }
 
@@ -101,24 +187,10 @@ std::vector<Suggestion> predict_gains(const Settings& settings, const Observatio
   if (seen.steps == 0) return out;
   suggest_workers(settings, seen, all, machine, out);
   suggest_precision(settings, seen, machine, out);
-  if (!settings.buckets && seen.padding_share > 0.02) {
-    out.push_back({"model.train_ds.bucketing", "true", predicted_padding_gain(seen, 0.7), config::Effect::Order,
-                   fmt::format("{:.0f} % of what is computed is padding; buckets remove about 70 % of it",
-                               100 * seen.padding_share)});
-  }
-  suggest_cadence(Phase::Log, "trainer.log_every_n_steps", "50", "logging", ExperimentKind::NoLogging, seen, all, out);
-  suggest_cadence(Phase::Validate, "trainer.val_check_interval", "1.0", "validation", ExperimentKind::NoValidation,
-                  seen, all, out);
-  suggest_cadence(Phase::Monitor, "monitor.update_frequency", "200", "the monitor", ExperimentKind::NoMonitor, seen,
-                  all, out);
-  suggest_cadence(Phase::Checkpoint, "trainer.checkpoint_every_n_steps", "auto", "writing checkpoints",
-                  ExperimentKind::NoCheckpoint, seen, all, out);
-  if (!settings.cache && seen.loader_worker_seconds() > 0) {
-    const double saved = seen.stage(measure::Stage::Read) + seen.stage(measure::Stage::Decode);
-    const double paid = settings.num_workers == 0 ? saved : 0.75 * saved;
-    out.push_back({"model.train_ds.cache", "memory", removal_gain(std::min(0.95, paid / seen.step_seconds)),
-                   config::Effect::Nothing, fmt::format("reading and decoding take {:.2f} ms of a step", 1e3 * saved)});
-  }
+  suggest_buckets(settings, seen, out);
+  suggest_batch(settings, seen, out);
+  suggest_cadences(settings, seen, all, out);
+  suggest_cache(settings, seen, all, out);
   std::stable_sort(out.begin(), out.end(),
                    [](const Suggestion& a, const Suggestion& b) { return a.predicted_gain > b.predicted_gain; });
   return out;

@@ -37,9 +37,13 @@ double predicted_step_seconds(const LoaderModel& model, int workers);
 std::vector<Suggestion> predict_gains(const Settings& settings, const Observation& seen,
                                       std::span<const Ceiling> ceilings, const MachineFacts& machine);
 
+// Share of a step that does not grow with the batch: optimiser, bookkeeping, and what each piece costs however small.
+double fixed_share(const Observation& seen);
+
 // Speed gain of another precision: the part of the step that is matrix work, at the measured rates.
 double predicted_precision_gain(const Observation& seen, double rate_now, double rate_then);
-// Speed gain of removing `removed` of the padding (0..1).
+// Speed gain of removing `removed` of the padding (0..1): of what padding was seen to cost (Observation::costs), else
+// as if a padded item cost as much as a real one.
 double predicted_padding_gain(const Observation& seen, double removed);
 
 }  // namespace redline::doctor

@@ -52,6 +52,12 @@ std::vector<Injection> selftest_plan(const std::vector<Part>& available, uint64_
   return plan;
 }
 
+std::string Answer::named_text() const {
+  std::string text;
+  for (const Part& part : named) text += (text.empty() ? "" : ", ") + part.name();
+  return text.empty() ? "nothing" : text;
+}
+
 bool Answer::right() const {
   const auto among = [](const Part& part, const std::vector<Part>& list) {
     return std::find(list.begin(), list.end(), part) != list.end();

@@ -26,9 +26,10 @@ std::vector<Injection> selftest_plan(const std::vector<Part>& available, uint64_
 
 struct Answer {
   Injection injection;
-  std::vector<Part> named;    // by the doctor, culprit first
-  double predicted_gain = 0;  // of removing what it named
-  double measured_gain = 0;   // of the run without the fault against the run with it
+  std::vector<Part> named;         // by the doctor, culprit first
+  double predicted_gain = 0;       // of removing what it named
+  double measured_gain = 0;        // of the run without the fault against the run with it
+  std::string named_text() const;  // "nothing", "decode", "forward, log"
   bool right() const;  // control: nothing named; one: the culprit; two: both among those named, culprit one of them
 };
 

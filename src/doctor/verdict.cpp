@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 namespace redline::doctor {
@@ -40,6 +41,13 @@ constexpr double kWorthNaming = 0.05;  // a limit whose lifting gains less than 
 
 double gain_without(double share) { return share < 0.99 ? 1.0 / (1.0 - share) - 1.0 : 99.0; }
 
+// A sentence as the second half of another.
+std::string lower_first(std::string text) {
+  if (!text.empty()) text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  if (!text.empty() && text.back() == '.') text.pop_back();
+  return text;
+}
+
 std::string slowest_stage(const Settings& settings, const Observation& seen) {
   size_t largest = 0;
   for (size_t s = 1; s < measure::kNumStages; ++s)
@@ -55,12 +63,12 @@ std::string slowest_stage(const Settings& settings, const Observation& seen) {
 
 LimitScore score_data(const Settings& settings, const Observation& seen, std::span<const Ceiling> all) {
   const double share = seen.phase(Phase::Wait).share + seen.phase(Phase::Copy).share;
-  const Ceiling* replay = find_ceiling(all, ExperimentKind::ReplayBatch);
-  const double gain = replay != nullptr ? std::max(0.0, replay->gain()) : gain_without(share);
+  const Ceiling* free_loader = find_ceiling(all, ExperimentKind::FreeLoader);
+  const double gain = free_loader != nullptr ? std::max(0.0, free_loader->gain()) : gain_without(share);
   return {Limit::Data, gain, slowest_stage(settings, seen),
-          fmt::format(
-              "{:.0f} % of the step is waiting for data; {}", 100 * share,
-              replay != nullptr ? replay->sentence : fmt::format("a free loader would gain {:+.0f} %", 100 * gain))};
+          fmt::format("{:.0f} % of the step is waiting for data; {}", 100 * share,
+                      free_loader != nullptr ? lower_first(free_loader->sentence)
+                                             : fmt::format("a free loader would gain {:+.0f} %", 100 * gain))};
 }
 
 LimitScore score_cadence(const Observation& seen) {
@@ -80,16 +88,20 @@ LimitScore score_cadence(const Observation& seen) {
 }
 
 LimitScore score_padding(const Observation& seen) {
-  return {Limit::Padding, predicted_padding_gain(seen, 1.0), "padding",
-          fmt::format("{:.0f} % of what is computed is padding", 100 * seen.padding_share)};
+  const std::string evidence =
+      seen.costs.known
+          ? fmt::format("{:.0f} % of a batch is padding, which costs {:.0f} (±{:.0f}) % of forward and backward",
+                        100 * seen.padding_share, 100 * seen.costs.padding_share, 100 * 1.96 * seen.costs.padding_error)
+          : fmt::format("{:.0f} % of a batch is padding", 100 * seen.padding_share);
+  return {Limit::Padding, predicted_padding_gain(seen, 1.0), "padding", evidence};
 }
 
-// What a step costs however many samples it holds: optimiser and bookkeeping. A batch twice as large halves it per
-// sample.
+// What a step costs however many samples it holds. A batch twice as large halves it per sample.
 LimitScore score_batch(const Observation& seen) {
-  const double fixed = seen.phase(Phase::Optimiser).share + seen.phase(Phase::Other).share;
+  const double fixed = fixed_share(seen);
   return {Limit::SmallBatch, gain_without(fixed / 2), "batch_size",
-          fmt::format("{:.0f} % of the step is optimiser and overhead that do not grow with the batch", 100 * fixed)};
+          fmt::format("{:.0f} % of the step does not grow with the batch; twice the batch would gain {:.0f} %",
+                      100 * fixed, 100 * gain_without(fixed / 2))};
 }
 
 LimitScore score_oversubscription(const Settings& settings, const Observation& seen, const MachineFacts& machine) {

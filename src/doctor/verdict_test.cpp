@@ -92,7 +92,7 @@ TEST(Verdict, ACeilingOverrulesTheShareOfWaiting) {
   std::vector<ExperimentBlock> blocks;
   for (int b = 0; b < 6; ++b) {
     blocks.push_back({ExperimentKind::AsIs, b, 0.0125});
-    blocks.push_back({ExperimentKind::ReplayBatch, b, 0.0124});
+    blocks.push_back({ExperimentKind::FreeLoader, b, 0.0124});
   }
   const Diagnosis diagnosis = diagnose({}, seen, ceilings(blocks), make_machine());
   EXPECT_NE(diagnosis.limit, Limit::Data);
@@ -103,7 +103,7 @@ TEST(Ceilings, SayWhatWillNotHelp) {
   for (int b = 0; b < 8; ++b) {
     const double drift = 1.0 + 0.1 * b;  // the machine slows down: both arms of a block see it
     blocks.push_back({ExperimentKind::AsIs, b, 0.0103 * drift});
-    blocks.push_back({ExperimentKind::ReplayBatch, b, 0.0100 * drift});
+    blocks.push_back({ExperimentKind::FreeLoader, b, 0.0100 * drift});
     blocks.push_back({ExperimentKind::NoLogging, b, 0.0103 * drift});
   }
   const auto found = ceilings(blocks);
@@ -115,10 +115,34 @@ TEST(Ceilings, SayWhatWillNotHelp) {
 }
 
 TEST(Ceilings, OnlyWantsWhatCanShowSomething) {
-  const auto wanted = wanted_experiments({}, make_seen({{Phase::Forward, 0.5}, {Phase::Validate, 0.1}}));
+  const auto wanted = wanted_experiments({}, make_seen({{Phase::Forward, 0.5}, {Phase::Validate, 0.1}}), 10);
   std::vector<std::string> names;
   for (const Experiment& e : wanted) names.push_back(experiment_name(e.kind));
-  EXPECT_THAT(names, testing::ElementsAre("as_is", "replay_batch", "loader_only", "no_validation"));
+  EXPECT_THAT(names, testing::ElementsAre("as_is", "free_loader", "loader_only", "no_validation"));
+}
+
+TEST(Ceilings, ARareCadenceIsPricedByItsOccurrences) {
+  Observation seen = make_seen({{Phase::Forward, 0.5}, {Phase::Validate, 0.1}});
+  seen.phases[static_cast<size_t>(Phase::Validate)].occurrences = 2;  // in 100 steps
+  EXPECT_EQ(wanted_experiments({}, seen, 10).size(), 3u);
+  const std::vector<double> seconds = {0.5, 0.4, 0.6};
+  const auto ceiling = cadence_ceiling(ExperimentKind::NoValidation, seconds, 0.02, 0.1);
+  ASSERT_TRUE(ceiling.has_value());
+  EXPECT_NEAR(ceiling->gain(), 0.1 / 0.09 - 1, 1e-9);
+  EXPECT_NEAR(ceiling->gain_at_most(), 0.1 / 0.088 - 1, 1e-9);
+  EXPECT_THAT(ceiling->sentence, testing::HasSubstr("one takes 500 ms, one in 50 steps"));
+  EXPECT_FALSE(cadence_ceiling(ExperimentKind::NoValidation, {}, 0.02, 0.1).has_value());
+  EXPECT_FALSE(cadence_ceiling(ExperimentKind::NoValidation, seconds, 0, 0.1).has_value());
+}
+
+TEST(Verdict, PaddingThatCostsNothingIsNotBlamed) {
+  Observation packed = make_seen({{Phase::Forward, 0.45}, {Phase::Backward, 0.53}}, 0.5);
+  packed.costs = {true, 0.01, 0.01, 0.02, 0.02};
+  EXPECT_EQ(diagnose({}, packed, {}, make_machine()).limit, Limit::Compute);
+  packed.costs.padding_share = 0.4;
+  EXPECT_EQ(diagnose({}, packed, {}, make_machine()).limit, Limit::Padding);
+  packed.costs = {true, 0.0, 0.01, 0.6, 0.02};
+  EXPECT_EQ(diagnose({}, packed, {}, make_machine()).limit, Limit::SmallBatch);
 }
 
 TEST(Predict, WorkersOnBusyCoresGainLittle) {

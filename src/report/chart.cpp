@@ -12,23 +12,12 @@ namespace redline::report {
 
 namespace {
 
-constexpr double kWidth = 720, kHeight = 240, kLeft = 64, kRight = 12, kTop = 12, kBottom = 36;
+constexpr double kWidth = 460, kHeight = 240, kLeft = 52, kRight = 12, kTop = 26, kBottom = 38;
 
 struct Scale {
   double low = 0, high = 1, from = 0, to = 1;
   double operator()(double value) const { return from + (value - low) / (high - low) * (to - from); }
 };
-
-// A step of 1, 2 or 5 times a power of ten that gives about `count` ticks.
-std::vector<double> ticks(double low, double high, int count) {
-  const double raw = (high - low) / count;
-  const double power = std::pow(10.0, std::floor(std::log10(raw)));
-  const double step = (raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10) * power;
-  std::vector<double> at;
-  for (double value = std::ceil(low / step) * step; value <= high + 1e-9 * step; value += step)
-    at.push_back(value == 0 ? 0 : value);
-  return at;
-}
 
 std::string number(double value) {
   const double size = std::abs(value);
@@ -53,28 +42,38 @@ std::string open_svg(double width, double height, const std::string& title) {
 
 std::string axes(const Scale& x, const Scale& y, const LineChart& chart) {
   std::string out;
-  for (double value : ticks(y.low, y.high, 5))
+  for (double value : ticks(y.low, y.high, 4))
     out += fmt::format(
         "<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text x=\"{:.1f}\" y=\"{:.1f}\" "
         "class=\"end\">{}</text>",
         x.from, x.to, y(value), y(value), x.from - 6, y(value) + 4, number(value));
-  for (double value : ticks(x.low, x.high, 6))
+  for (double value : ticks(x.low, x.high, 5))
     out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"mid\">{}</text>", x(value), kHeight - kBottom + 16,
                        number(value));
   out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"mid\">{}</text>", (x.from + x.to) / 2, kHeight - 4,
                      escape_html(chart.x_label));
-  out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", 2.0, kTop, escape_html(chart.y_label));
+  out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", 2.0, kTop - 12, escape_html(chart.y_label));
   return out;
+}
+
+}  // namespace
+
+std::vector<double> ticks(double low, double high, int count) {
+  const double raw = (high - low) / count;
+  const double power = std::pow(10.0, std::floor(std::log10(raw)));
+  const double step = (raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10) * power;
+  std::vector<double> at;
+  for (double value = std::ceil(low / step) * step; value <= high + 1e-9 * step; value += step)
+    at.push_back(std::abs(value) < 1e-9 * step ? 0 : value);
+  return at;
 }
 
 std::string legend(const std::vector<std::pair<std::string, int>>& entries) {
   std::string out = "<p class=\"legend\">";
   for (const auto& [name, color] : entries)
-    out += fmt::format("<span class=\"key c{}\"></span>{} ", color, escape_html(name));
+    out += fmt::format("<span><i class=\"key c{}\"></i>{}</span>", color, escape_html(name));
   return out + "</p>";
 }
-
-}  // namespace
 
 std::vector<std::pair<double, double>> thin(const std::vector<std::pair<double, double>>& points, size_t columns) {
   std::vector<std::pair<double, double>> finite;
@@ -120,82 +119,6 @@ std::string draw_lines(const LineChart& chart) {
     keys.emplace_back(series.name, series.color);
   }
   return out + "</svg>" + (keys.size() > 1 ? legend(keys) : "") + "</figure>";
-}
-
-std::string draw_stacked(const StackedBars& chart) {
-  double longest = 0;
-  std::vector<std::pair<std::string, int>> keys;
-  for (const auto& [label, segments] : chart.bars) {
-    double total = 0;
-    for (const Segment& segment : segments) {
-      total += segment.value;
-      const std::pair<std::string, int> key{segment.name, segment.color};
-      if (segment.value > 0 && std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
-    }
-    longest = std::max(longest, total);
-  }
-  if (longest <= 0) longest = 1;
-  constexpr double kRow = 30, kLabel = 120;
-  const double height = kRow * static_cast<double>(chart.bars.size()) + 24;
-  std::string out =
-      "<figure><figcaption>" + escape_html(chart.title) + "</figcaption>" + open_svg(kWidth, height, chart.title);
-  double top = 4;
-  for (const auto& [label, segments] : chart.bars) {
-    out += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" class=\"end\">{}</text>", kLabel - 8, top + 16,
-                       escape_html(label));
-    double at = kLabel;
-    for (const Segment& segment : segments) {
-      const double width = segment.value / longest * (kWidth - kLabel - 70);
-      if (width <= 0) continue;
-      out += fmt::format(
-          "<rect class=\"f{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"22\"><title>{}: {:.4g} "
-          "{}</title></rect>",
-          segment.color, at, top, width, escape_html(segment.name), segment.value, escape_html(chart.unit));
-      at += width;
-    }
-    double total = 0;
-    for (const Segment& segment : segments) total += segment.value;
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{:.4g} {}</text>", at + 6, top + 16, total,
-                       escape_html(chart.unit));
-    top += kRow;
-  }
-  return out + "</svg>" + legend(keys) + "</figure>";
-}
-
-std::string draw_intervals(const IntervalChart& chart) {
-  Scale x{0, 0, 220, kWidth - 60};
-  for (const IntervalBar& bar : chart.bars) {
-    x.low = std::min({x.low, bar.value, bar.has_interval ? bar.low : 0, bar.has_marker ? bar.marker : 0});
-    x.high = std::max({x.high, bar.value, bar.has_interval ? bar.high : 0, bar.has_marker ? bar.marker : 0});
-  }
-  widen_if_flat(x.low, x.high);
-  constexpr double kRow = 26;
-  const double height = kRow * static_cast<double>(chart.bars.size()) + 28;
-  std::string out =
-      "<figure><figcaption>" + escape_html(chart.title) + "</figcaption>" + open_svg(kWidth, height, chart.title);
-  for (double value : ticks(x.low, x.high, 6))
-    out += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"0\" y2=\"{1:.1f}\"/><text x=\"{0:.1f}\" y=\"{2:.1f}\" "
-        "class=\"mid\">{3:+.4g} %</text>",
-        x(value), height - 22, height - 6, value);
-  double top = 4;
-  for (const IntervalBar& bar : chart.bars) {
-    out += fmt::format("<text x=\"212\" y=\"{:.1f}\" class=\"end\">{}</text>", top + 13, escape_html(bar.name));
-    out += fmt::format("<rect class=\"f{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"16\"/>",
-                       bar.value >= 0 ? 2 : 3, std::min(x(0), x(bar.value)), top,
-                       std::max(1.0, std::abs(x(bar.value) - x(0))));
-    if (bar.has_interval)
-      out += fmt::format("<line class=\"whisker\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>",
-                         x(bar.low), x(bar.high), top + 8, top + 8);
-    if (bar.has_marker)
-      out += fmt::format("<line class=\"marker\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>",
-                         x(bar.marker), top - 2, top + 18);
-    top += kRow;
-  }
-  out += "</svg>";
-  if (!chart.marker_name.empty())
-    out += "<p class=\"legend\"><span class=\"key mark\"></span>" + escape_html(chart.marker_name) + "</p>";
-  return out + "</figure>";
 }
 
 }  // namespace redline::report

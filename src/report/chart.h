@@ -1,6 +1,6 @@
-// Charts as inline SVG: no script, no network, colours from the page's style sheet (classes c0..c11), so that light and
-// dark both work. Long series are thinned to what a screen can show (extremes per column are kept), so a page of
-// 100,000 steps stays small.
+// Charts without script or network: lines as inline SVG, bars as HTML boxes (their text keeps its size on a phone);
+// colours from the page's style sheet (classes c0..c11), so that light and dark both work. Long series are thinned to
+// what a screen can show (extremes per column are kept), so a page of 100,000 steps stays small.
 #pragma once
 
 #include <string>
@@ -23,12 +23,17 @@ std::string draw_lines(const LineChart& chart);
 // At most `columns` buckets; each keeps its smallest and largest value in x order. NaN values are dropped.
 std::vector<std::pair<double, double>> thin(const std::vector<std::pair<double, double>>& points, size_t columns = 400);
 
+// A step of 1, 2 or 5 times a power of ten that gives about `count` ticks between low and high.
+std::vector<double> ticks(double low, double high, int count);
+std::string legend(const std::vector<std::pair<std::string, int>>& entries);  // name and colour
+
 struct Segment {
   std::string name;
   double value = 0;
   int color = 0;
 };
-// One row per bar, segments side by side, scaled to the longest bar; values in `unit`.
+// One row per bar, segments side by side, scaled to the longest bar; values in `unit`. With a single bar the legend
+// holds the values.
 struct StackedBars {
   std::string title, unit;
   std::vector<std::pair<std::string, std::vector<Segment>>> bars;

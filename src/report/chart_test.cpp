@@ -44,9 +44,21 @@ TEST(Charts, DrawEmptyAndFlatData) {
 
 TEST(Charts, StackedBarsAreInProportion) {
   const std::string svg = draw_stacked({"t", "ms", {{"run", {{"forward", 30, 2}, {"backward", 60, 3}}}}});
-  EXPECT_THAT(svg, HasSubstr("width=\"176.7\""));
-  EXPECT_THAT(svg, HasSubstr("width=\"353.3\""));
+  EXPECT_THAT(svg, HasSubstr("width:33.33%"));
+  EXPECT_THAT(svg, HasSubstr("width:66.67%"));
   EXPECT_THAT(svg, HasSubstr("90 ms"));
+  EXPECT_THAT(svg, HasSubstr("backward 60 ms (66.7 %)"));  // one bar: the legend says how much
+}
+
+TEST(Charts, IntervalsShareOneScale) {
+  IntervalChart chart{"gains", "predicted", {{"a", 50, 40, 60, true, 48, true}, {"b", -25, -30, -20, true, 0, false}}};
+  const std::string html = draw_intervals(chart);
+  // From -30 to 60 with 4 % margins: 0 lies at 34.6 of 97.2.
+  EXPECT_THAT(html, HasSubstr("class=\"zero\" style=\"left:34.57%\""));
+  EXPECT_THAT(html, HasSubstr("class=\"box c2\" style=\"left:34.57%;width:51.44%\""));
+  EXPECT_THAT(html, HasSubstr("class=\"box c3\" style=\"left:8.85%;width:25.72%\""));
+  EXPECT_THAT(html, HasSubstr("-25.0 %"));
+  EXPECT_THAT(html, HasSubstr("predicted"));
 }
 
 }  // namespace

@@ -10,12 +10,15 @@ namespace {
 
 using nlohmann::json;
 
+json known_or_null(double value) { return value >= 0 ? json(value) : json(); }
+
 json observation_json(const doctor::Observation& seen) {
   json phases = json::object(), stages = json::object();
   for (size_t p = 0; p < measure::kNumPhases; ++p)
     phases[std::string(measure::phase_name(static_cast<measure::Phase>(p)))] = {
         {"seconds_per_step", seen.phases[p].seconds_per_step},
         {"share", seen.phases[p].share},
+        {"seconds_per_occurrence", seen.phases[p].seconds_per_occurrence},
         {"occurrences", seen.phases[p].occurrences}};
   for (size_t s = 0; s < measure::kNumStages; ++s)
     stages[std::string(measure::stage_name(static_cast<measure::Stage>(s)))] = seen.stage_seconds_per_step[s];
@@ -24,6 +27,15 @@ json observation_json(const doctor::Observation& seen) {
           {"samples_per_second", seen.samples_per_second},
           {"iterations_per_second", seen.iterations_per_second},
           {"padding_share", seen.padding_share},
+          {"costs",
+           {{"known", seen.costs.known},
+            {"padding_share", seen.costs.padding_share},
+            {"padding_error", seen.costs.padding_error},
+            {"fixed_share", seen.costs.fixed_share},
+            {"fixed_error", seen.costs.fixed_error}}},
+          {"cores_used", known_or_null(seen.cores_used)},
+          {"gpu_utilisation", known_or_null(seen.gpu_utilisation)},
+          {"measuring_seconds", seen.measuring_seconds},
           {"peak_bytes", seen.peak_bytes},
           {"rss_bytes", seen.rss_bytes},
           {"phases", phases},
@@ -73,6 +85,13 @@ std::string render_json(const Page& page) {
     part["name"] = run.name;
     part["warnings"] = run.record.warnings;
     if (run.diagnosis) part["diagnosis"] = diagnosis_json(*run.diagnosis);
+    for (const OperatorLine& line : run.operators)
+      part["operators"].push_back({{"name", line.name},
+                                   {"calls", line.calls},
+                                   {"seconds", line.seconds},
+                                   {"share", line.share},
+                                   {"share_of_peak", known_or_null(line.share_of_peak)}});
+    if (run.card) part["tune_card"] = json::parse(measure::tune_card_to_json(*run.card));
     out["runs"].push_back(std::move(part));
   }
   if (page.comparison) {

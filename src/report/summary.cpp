@@ -15,7 +15,8 @@ std::string default_summary(const Page& page) {
     return fmt::format("From {} to {}: {:.2f} -> {:.2f} samples/s ({:.2f} times).", page.runs.front().name, last.name,
                        before, after, before > 0 ? after / before : 0.0);
   }
-  if (last.diagnosis) return last.diagnosis->sentence;
+  if (last.diagnosis)
+    return fmt::format("{} (confidence {:.0f} %)", last.diagnosis->sentence, 100 * last.diagnosis->confidence);
   return fmt::format("{}: {} steps at {:.2f} samples/s, {:.1f} % of the time waiting for data.", last.name,
                      last.seen.steps, last.seen.samples_per_second, 100 * last.seen.phase(measure::Phase::Wait).share);
 }

@@ -24,12 +24,19 @@ std::string wrap_text(const std::string& text, int width, const std::string& ind
   return out + line + "\n";
 }
 
+// A list item, its later lines indented like the first.
+std::string wrap_item(const std::string& text, int width) {
+  std::string out = wrap_text(text, width, "    ");
+  out[2] = '-';
+  return out;
+}
+
 std::string phase_bars(const doctor::Observation& seen, int width) {
   std::string out;
   const int room = std::max(8, width - 34);
   for (size_t p = 0; p < measure::kNumPhases; ++p) {
     const doctor::PhaseSummary& phase = seen.phases[p];
-    if (phase.occurrences == 0 && phase.share < 0.0005) continue;
+    if (phase.seconds_per_step <= 0) continue;
     const int length = static_cast<int>(phase.share * room + 0.5);
     out += fmt::format("  {:<10} {:>9} {:>6.1f} %  {}\n", measure::phase_name(static_cast<measure::Phase>(p)),
                        format_seconds(phase.seconds_per_step), 100 * phase.share,
@@ -46,18 +53,66 @@ std::string stage_line(const doctor::Observation& seen) {
   return out;
 }
 
-std::string diagnosis_text(const doctor::Diagnosis& diagnosis, int width) {
+// A change is worth its line from here on; below, it "cannot help".
+constexpr double kWorthALine = 0.005;
+
+std::string suggestion_line(const doctor::Suggestion& s, int width) {
+  const std::string changes =
+      s.effect == config::Effect::Nothing ? "" : fmt::format(" Changes {}.", config::effect_name(s.effect));
   std::string out =
-      wrap_text(fmt::format("{} (confidence {:.0f} %)", diagnosis.sentence, 100 * diagnosis.confidence), width);
-  for (const doctor::Ceiling& ceiling : diagnosis.ceilings) out += wrap_text("- " + ceiling.sentence, width, "  ");
-  if (!diagnosis.suggestions.empty()) out += "\nWhat a change would gain (predicted):\n";
-  for (size_t i = 0; i < std::min<size_t>(8, diagnosis.suggestions.size()); ++i) {
-    const doctor::Suggestion& s = diagnosis.suggestions[i];
-    out += wrap_text(fmt::format("{:+.1f} %  {}={}  ({}; changes {})", 100 * s.predicted_gain, s.option, s.value,
-                                 s.reason, config::effect_name(s.effect)),
-                     width, "  ");
+      wrap_text(fmt::format("{:>+7.1f} %  {}={}", 100 * s.predicted_gain, s.option, s.value), width, "  ");
+  return out + wrap_text(fmt::format("{}.{}", s.reason, changes), width, "             ");
+}
+
+std::string suggestions_text(const doctor::Diagnosis& diagnosis, int width) {
+  std::string gains, costs, rest;
+  for (const doctor::Suggestion& s : diagnosis.suggestions) {
+    if (s.predicted_gain >= kWorthALine)
+      gains += suggestion_line(s, width);
+    else if (s.predicted_gain <= -kWorthALine)
+      costs += suggestion_line(s, width);
+    else
+      rest += fmt::format("{}{}={}", rest.empty() ? "" : ", ", s.option, s.value);
   }
+  std::string out;
+  if (!gains.empty()) out += "\nWould gain (predicted):\n" + gains;
+  if (!rest.empty()) out += "\n" + wrap_text("Cannot help (less than 0.5 %): " + rest + ".", width);
+  if (!costs.empty()) out += "\nWould cost:\n" + costs;
+  return out;
+}
+
+std::string diagnosis_text(const doctor::Diagnosis& diagnosis, int width, bool first_said) {
+  std::string out;
+  if (!first_said)
+    out += wrap_text(fmt::format("{} (confidence {:.0f} %)", diagnosis.sentence, 100 * diagnosis.confidence), width);
+  if (!diagnosis.ceilings.empty()) out += "Ceilings, measured on the same samples with one part made free:\n";
+  for (const doctor::Ceiling& ceiling : diagnosis.ceilings) out += wrap_item(ceiling.sentence, width);
+  out += suggestions_text(diagnosis, width);
+  if (!diagnosis.traps.empty()) out += "\n";
   for (const doctor::Trap& trap : diagnosis.traps) out += wrap_text("Note: " + trap.sentence, width);
+  return out;
+}
+
+std::string operators_text(const std::vector<OperatorLine>& operators, int width) {
+  if (operators.empty()) return {};
+  const auto room = static_cast<size_t>(std::clamp(width - 46, 12, 48));
+  std::string out = "Operators of one step, by their own time:\n";
+  for (size_t i = 0; i < std::min<size_t>(12, operators.size()); ++i) {
+    const OperatorLine& line = operators[i];
+    out += fmt::format("  {:<{}} {:>9} {:>5.1f} % {:>7}{}\n", printable(line.name).substr(0, room), room,
+                       format_seconds(line.seconds), 100 * line.share, fmt::format("x{}", line.calls),
+                       line.share_of_peak >= 0 ? fmt::format("  {:.0f} % of peak", 100 * line.share_of_peak) : "");
+  }
+  return out;
+}
+
+std::string watched_line(const doctor::Observation& seen) {
+  std::string out;
+  if (seen.cores_used >= 0) out += fmt::format("{:.2f} cores busy", seen.cores_used);
+  if (seen.gpu_utilisation >= 0) out += fmt::format(", GPU busy {:.0f} % of the time", 100 * seen.gpu_utilisation);
+  if (seen.measuring_seconds > 0 && seen.step_seconds > 0)
+    out += fmt::format("{}measuring costs {:.3f} % of a step", out.empty() ? "" : ", ",
+                       100 * seen.measuring_seconds / seen.step_seconds);
   return out;
 }
 
@@ -74,8 +129,12 @@ std::string render_text(const Page& page, int width) {
                     format_seconds(seen.step_seconds), 100 * seen.padding_share,
                     format_bytes(static_cast<uint64_t>(seen.peak_bytes))),
         width);
-    out += phase_bars(seen, width) + wrap_text(trim(stage_line(seen)), width, "  ") + "\n";
-    if (run.diagnosis) out += diagnosis_text(*run.diagnosis, width) + "\n";
+    out += phase_bars(seen, width) + wrap_text(trim(stage_line(seen)), width, "  ");
+    if (const std::string line = watched_line(seen); !line.empty()) out += wrap_text(line, width, "  ");
+    out += "\n";
+    if (!run.operators.empty()) out += operators_text(run.operators, width) + "\n";
+    if (run.diagnosis)
+      out += diagnosis_text(*run.diagnosis, width, page.runs.size() == 1 && page.summary.empty()) + "\n";
     if (run.card) out += tuned_text(*run.card, width) + "\n";
     for (const std::string& warning : run.record.warnings) out += wrap_text("record: " + warning, width);
   }

@@ -1,0 +1,75 @@
+"""redline doctor on a real, tiny job: every number it prints holds together, every switch it names exists, the self-test scores itself."""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REDLINE = os.environ.get("REDLINE", str(ROOT / "build/redline"))
+JOB = [ROOT / "recipes/sequence_vae.yaml", "--batch_size", "4", "--num_workers", "1", "--precision", "32", "model.d_model=16", "model.n_heads=2", "model.d_ff=32",
+       "model.n_encoder_layers=1", "model.n_decoder_layers=1", "model.max_sequence_length=32", "model.train_ds.synth.num=400", "model.validation_ds.synth.num=400"]
+
+
+def doctor(*words, cwd, timeout=120, env=None):
+    return subprocess.run([REDLINE, "doctor", *map(str, words)], capture_output=True, text=True, cwd=cwd, timeout=timeout, env={**os.environ, **(env or {})},
+                          stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("doctor")
+    done = doctor("--json", *JOB, "--steps", "40", "--operators", "--html", folder / "page.html", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "page.html").stat().st_size > 10_000
+    return json.loads(done.stdout)["runs"][0]
+
+
+def test_phases_add_up(answer):
+    assert sum(phase["seconds_per_step"] for phase in answer["phases"].values()) == pytest.approx(answer["step_seconds"], rel=1e-6)
+    assert set(answer["loader_worker_seconds"]) == {"read", "decode", "transform", "collate"}
+    assert 0 < answer["cores_used"] < 64 and 0 <= answer["measuring_seconds"] < 0.05 * answer["step_seconds"]
+
+
+def test_rare_cadences_are_priced(answer):
+    # 40 steps hold neither a validation nor a look of the monitor of their own accord; the run does.
+    for phase in ("validate", "monitor"):
+        assert answer["phases"][phase]["seconds_per_step"] > 0
+    assert {c["experiment"] for c in answer["diagnosis"]["ceilings"]} >= {"free_loader", "loader_only", "no_validation", "no_monitor", "no_logging"}
+
+
+def test_every_ceiling_has_an_interval_around_it(answer):
+    for ceiling in answer["diagnosis"]["ceilings"]:
+        speed = ceiling["speed"]
+        assert speed["low"] <= speed["ratio"] <= speed["high"] and speed["blocks"] >= 1
+
+
+def test_every_switch_exists(answer, tmp_path):
+    assert answer["diagnosis"]["suggestions"]
+    for suggestion in answer["diagnosis"]["suggestions"]:
+        done = subprocess.run([REDLINE, "train", *map(str, JOB), f"{suggestion['option']}={suggestion['value']}", "--dry-run"], capture_output=True, text=True,
+                              cwd=tmp_path, timeout=60, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, (suggestion, done.stderr)
+
+
+def test_operators_reach_a_share_of_the_peak(answer):
+    operators = answer["operators"]
+    assert sum(o["share"] for o in operators) == pytest.approx(1, abs=1e-6)
+    known = [o["share_of_peak"] for o in operators if o["share_of_peak"] is not None]
+    assert known and all(0 < share < 2 for share in known)
+
+
+def test_a_job_that_fails_at_once(tmp_path):
+    done = doctor(*JOB, "--steps", "5", cwd=tmp_path, env={"REDLINE_FAULTS": "nan.gradient@1,nan.gradient@2"})
+    assert done.returncode in (0, 5)
+    done = doctor(ROOT / "recipes/sequence_vae.yaml", "model.train_ds.synth=null", "model.train_ds.path=missing", cwd=tmp_path)
+    assert done.returncode in (2, 3)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error")]
+    assert len(lines) == 1 and "missing" in lines[0] and done.stdout == ""
+
+
+@pytest.mark.parametrize("words", [["--steps", "0"], ["--steps", "-3"], ["--blocks", "1000"], []])
+def test_usage(tmp_path, words):
+    done = doctor(*words, *([] if not words else JOB), cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == ""
