@@ -93,6 +93,20 @@ std::unique_ptr<at::ObserverContext> enter_operator(const at::RecordFunction&) {
   return nullptr;
 }
 
+// Multiply-adds of the matrix products counted twice; 0 for everything else.
+double matrix_flops(std::string_view name, at::ArrayRef<const c10::IValue> inputs) {
+  std::vector<torch::Tensor> tensors;
+  for (const c10::IValue& value : inputs)
+    if (value.isTensor() && value.toTensor().defined()) tensors.push_back(value.toTensor());
+  const auto product = [&](size_t i) {  // of tensors i and i + 1, the last two dimensions multiplied
+    if (tensors.size() < i + 2 || tensors[i].dim() < 2 || tensors[i + 1].dim() < 2) return 0.0;
+    return 2.0 * static_cast<double>(tensors[i].numel()) * static_cast<double>(tensors[i + 1].size(-1));
+  };
+  if (name == "aten::mm" || name == "aten::bmm") return product(0);
+  if (name == "aten::addmm" || name == "aten::baddbmm") return product(1);
+  return 0;
+}
+
 void leave_operator(const at::RecordFunction& fn, at::ObserverContext*) {
   TimerState* state = current_timer;
   if (state == nullptr || state->stack.empty()) return;
@@ -110,6 +124,7 @@ void leave_operator(const at::RecordFunction& fn, at::ObserverContext*) {
   entry.dtype = dtype;
   ++entry.calls;
   entry.self_seconds += static_cast<double>(total - frame.children_ns) * 1e-9;
+  entry.flops += matrix_flops(fn.name(), fn.inputs());
 }
 
 }  // namespace
@@ -146,6 +161,7 @@ struct OperatorTimer::Impl {
 OperatorTimer::OperatorTimer() : impl_(std::make_unique<Impl>()) {
   current_timer = &impl_->state;
   impl_->handle = at::addThreadLocalCallback(at::RecordFunctionCallback(enter_operator, leave_operator)
+                                                 .needsInputs(true)
                                                  .needsOutputs(true)
                                                  .scopes({at::RecordScope::FUNCTION}));
 }
@@ -161,6 +177,19 @@ std::vector<OperatorTime> OperatorTimer::times() const {
   std::sort(result.begin(), result.end(),
             [](const OperatorTime& a, const OperatorTime& b) { return a.self_seconds > b.self_seconds; });
   return result;
+}
+
+std::string operator_words(const std::string& name) {
+  std::string words = name;
+  const std::string engine = "autograd::engine::evaluate_function: ";
+  if (words.starts_with(engine)) words.erase(0, engine.size());
+  // A node of our own: the innermost name, and that it is its backward.
+  const bool node = words.starts_with("torch::autograd::CppNode<");
+  if (node && words.ends_with('>')) words.pop_back();
+  const size_t colons = words.rfind("::");
+  const bool aten = words.starts_with("aten::");
+  if (colons != std::string::npos && !aten) words.erase(0, colons + 2);
+  return node ? words + " backward" : aten ? words.substr(6) : words;
 }
 
 double dtype_share(const std::vector<OperatorTime>& times, torch::ScalarType dtype) {

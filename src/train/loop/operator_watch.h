@@ -37,7 +37,10 @@ struct OperatorTime {
   torch::ScalarType dtype = torch::kFloat32;  // of the first floating output (or input)
   int64_t calls = 0;
   double self_seconds = 0;
+  double flops = 0;  // of matrix products; 0 where they are not known from the shapes
 };
+// "autograd::engine::evaluate_function: MmBackward0" as a person says it: "MmBackward0".
+std::string operator_words(const std::string& name);
 
 class OperatorTimer {
  public:

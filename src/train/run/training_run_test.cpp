@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/file_ops.h"
+#include "measure/faults.h"
 #include "train/job/summary.h"
 #include "train/job/weights.h"
 #include "train/loop/signals.h"
@@ -70,34 +72,40 @@ TEST(TrainingRun, ResumesBitByBitAcrossProcessesAndSettingsThatDoNotMatter) {
   EXPECT_EQ(run_training(*job_in(parts, {"trainer.max_steps=50", "model.train_ds.shuffle=true"}), {}).fit.steps, 50);
 }
 
+// A slow phase takes most of the time, so that a signal lands in it.
 TEST(TrainingRun, SignalsInEveryPhaseEndWithACheckpointAndResume) {
+  const std::vector<std::string> settings = {"trainer.max_steps=12", "trainer.val_check_interval=3",
+                                             "trainer.log_every_n_steps=1", "trainer.accumulate_grad_batches=2",
+                                             "exp_manager.checkpoint_callback_params.every_n_train_steps=2"};
   TemporaryFolder whole;
-  run_training(*job_in(whole, {"trainer.max_steps=40", "trainer.val_check_interval=7"}), {});
-  for (int number : {SIGTERM, SIGUSR1, SIGINT}) {
+  run_training(*job_in(whole, settings), {});
+  const auto expected = newest_weights(whole);
+  int stopped = 0;
+  for (size_t phase = 0; phase < measure::kNumPhases; ++phase) {
+    const int number = std::array{SIGTERM, SIGUSR1, SIGINT}[phase % 3];
     TemporaryFolder folder;
     std::signal(number, SIG_IGN);  // outside a run, where the sender may be too late
-    for (int64_t round = 0; round < 3; ++round) {
-      auto job =
-          job_in(folder, {"trainer.max_steps=40", "trainer.val_check_interval=7", "trainer.log_every_n_steps=1"});
-      std::thread sender([number, round] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(40 + 30 * round));
-        std::raise(number);
-      });
-      try {
-        run_training(*job, {});
-        sender.join();
-        StopFlag::clear();
-        break;
-      } catch (const PreemptedError& error) {
-        EXPECT_EQ(error.code(), ExitCode::Preempted);
-        sender.join();
-      }
+    measure::faults::add_delay(static_cast<measure::Phase>(phase), 0.02, measure::faults::DelayKind::Sleep);
+    std::thread sender([number] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      std::raise(number);
+    });
+    try {
+      run_training(*job_in(folder, settings), {});
+    } catch (const PreemptedError& error) {
+      EXPECT_EQ(error.code(), ExitCode::Preempted);
+      ++stopped;
     }
+    sender.join();
+    measure::faults::clear();
     StopFlag::clear();
-    run_training(*job_in(folder, {"trainer.max_steps=40", "trainer.val_check_interval=7"}), {});
-    EXPECT_TRUE(testing::bit_equal(newest_weights(whole), newest_weights(folder))) << number;
+    run_training(*job_in(folder, settings), {});
+    EXPECT_TRUE(testing::bit_equal(expected, newest_weights(folder))) << phase;
+    const auto record = measure::read_run(folder.path() / "run");
+    EXPECT_EQ(record.steps.back().step, 12) << phase;
     std::signal(number, SIG_DFL);
   }
+  EXPECT_GE(stopped, 5);
 }
 
 TEST(TrainingRun, LoadFromListsWhatDoesNotFit) {
