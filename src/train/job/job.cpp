@@ -130,6 +130,10 @@ void Job::resolve(const JobOptions& options) {
     log_info("trainer.devices -1: there is no GPU, so one process on the CPU.");
   else if (const std::string& devices = trainer_.devices.value(); devices != "-1" && devices != "1")
     log_warning(fmt::format("trainer.devices {}: there are no ranks yet; the job runs as one process.", devices));
+  if (trainer_.num_nodes > 1)
+    log_warning(
+        fmt::format("trainer.num_nodes {}: there are no ranks yet; the job runs as one process on this machine.",
+                    trainer_.num_nodes));
   const auto resolve_data = [&](data::DatasetConfig& dataset) {
     dataset.resolve(machine_, root_.seed);
     if (dataset.given()) dataset.check();
