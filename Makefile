@@ -2,6 +2,7 @@
 # UNITY=1 compiles in batches; BUILD=dir chooses another build directory.
 BUILD ?= build
 UNITY ?= 0
+UNITY_ROOMS = $(if $(filter 1,$(UNITY)),all,)
 JOBS ?= $(shell nproc)
 SHELL := /bin/bash
 
@@ -14,8 +15,8 @@ setup venv:      ## install missing packages and the pinned wheels
 	@tools/setup
 
 configure: setup
-	@[ -f $(BUILD)/build.ninja ] && grep -q 'REDLINE_UNITY:BOOL=$(if $(filter 1,$(UNITY)),ON,OFF)' $(BUILD)/CMakeCache.txt || \
-	  cmake -G Ninja -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release -DREDLINE_UNITY=$(if $(filter 1,$(UNITY)),ON,OFF) > $(BUILD).configure.log 2>&1 || \
+	@[ -f $(BUILD)/build.ninja ] && grep -qx 'REDLINE_UNITY_ROOMS:STRING=$(UNITY_ROOMS)' $(BUILD)/CMakeCache.txt || \
+	  cmake -G Ninja -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=Release -DREDLINE_UNITY_ROOMS=$(UNITY_ROOMS) > $(BUILD).configure.log 2>&1 || \
 	  { tail -n 20 $(BUILD).configure.log; exit 1; }; rm -f $(BUILD).configure.log
 
 build: configure ## build/redline and the tests

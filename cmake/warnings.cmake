@@ -10,10 +10,6 @@ target_compile_options(redline_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virt
   -fstack-protector-strong
   # g++ 12 sees overlaps in std::string's own operator+ that are not there (GCC bug 105651).
   -Wno-restrict -Wno-stringop-overflow)
-if(REDLINE_UNITY)
-  # In a unity batch a source is an included file, and g++ takes its anonymous namespace for a header's.
-  target_compile_options(redline_flags INTERFACE -Wno-subobject-linkage -Wno-free-nonheap-object)
-endif()
 if(REDLINE_HAS_V3)
   target_compile_options(redline_flags INTERFACE -march=x86-64-v3)
 endif()
