@@ -174,6 +174,8 @@ void run_bench(const BenchArguments& arguments, const CLI::App& command, const G
         static_cast<double>(result.stages.ns[stage]) * 1e-9;
   }
   json["bad_samples"] = result.bad_samples;
+  if (const int64_t looked_up = result.cache_hits + result.cache_misses; looked_up > 0)
+    json["cache_hit_share"] = static_cast<double>(result.cache_hits) / static_cast<double>(looked_up);
   json["order_hash"] = hex64(result.order_hash);
   json["order_batches"] = result.order_batches;
   if (globals.json) {

@@ -96,7 +96,7 @@ class BuildLoaderTest : public testing::Test {
 TEST_F(BuildLoaderTest, SpeechIsTheSameForAnyWorkersMicroBatchesAndRanks) {
   const auto expected = rows_of(*load(audio(), speech()), 2);
   EXPECT_EQ(expected.size(), 120u);
-  for (int workers : {1, 2, 4, 8}) {
+  for (int workers : {0, 1, 2, 4, 8}) {
     DatasetConfig config = audio();
     config.num_workers = workers;
     EXPECT_EQ(rows_of(*load(config, speech()), 2), expected) << workers << " workers";

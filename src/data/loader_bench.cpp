@@ -76,6 +76,8 @@ LoaderBenchResult bench_loader(const std::function<std::unique_ptr<Loader>()>& m
   const LoaderStats stats = loader->stats();
   result.stages = stats.stages;
   result.bad_samples = stats.bad_samples;
+  result.cache_hits = stats.cache_hits;
+  result.cache_misses = stats.cache_misses;
   return result;
 }
 

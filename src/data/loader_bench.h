@@ -17,6 +17,7 @@ struct LoaderBenchOptions {
 
 struct LoaderBenchResult {
   int64_t samples = 0, batches = 0, items = 0, padded_items = 0, bad_samples = 0;
+  int64_t cache_hits = 0, cache_misses = 0;
   double seconds = 0;              // from the first batch to the last
   double first_batch_seconds = 0;  // from the start of construction
   double cpu_seconds = 0;          // of the process, construction included

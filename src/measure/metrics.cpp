@@ -34,6 +34,8 @@ MetricTable make_standard_metrics() {
   table.add({"skipped_steps", total, "steps", "Optimiser steps not taken because gradients overflowed."});
   table.add({"guard_actions", total, "", "Times a guard repeated a step in safer precision or in smaller pieces."});
   table.add({"bad_samples", total, "samples", "Samples that could not be read or decoded and were replaced."});
+  table.add(
+      {"cache_hit_share", current, "share", "Samples found in the feature cache, of all looked up since the start."});
   table.add({"read_share", mean, "share", "Workers' time in reading, of their time in all stages."});
   table.add({"decode_share", mean, "share", "Workers' time in decoding, of their time in all stages."});
   table.add({"transform_share", mean, "share", "Workers' time in transforms, of their time in all stages."});

@@ -80,6 +80,14 @@ def test_bench_has_the_same_order_for_any_number_of_workers(folder, kind):
     assert ("audio_seconds_per_second" in seen[0]) == (kind == "speech")
 
 
+def test_the_cache_hits_from_the_second_epoch_on(folder):
+    cold = answer("data", "bench", "speech.yaml", "cache=disk", "cache_dir=kept", "--workers", 0, "--batches", 10, cwd=folder)
+    warm = answer("data", "bench", "speech.yaml", "cache=disk", "cache_dir=kept", "--workers", 0, "--batches", 10, cwd=folder)
+    other = answer("data", "bench", "speech.yaml", "cache=disk", "cache_dir=kept", "sample_rate=8000", "--workers", 0, "--batches", 10, cwd=folder)
+    assert (cold["cache_hit_share"], warm["cache_hit_share"], other["cache_hit_share"]) == (0, 1, 0)
+    assert "cache_hit_share" not in answer("data", "bench", "speech.yaml", "--batches", 2, cwd=folder)
+
+
 def test_stats_say_what_buckets_save(folder):
     stats = answer("data", "stats", "speech.yaml", "--batch-sizes", "1,8", cwd=folder)
     durations = [json.loads(line)["duration"] for line in (folder / "speech/train_manifest.json").read_text().splitlines()]

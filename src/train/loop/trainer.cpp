@@ -173,6 +173,8 @@ void Trainer::log_step(const StepOutcome& outcome, const CadencePosition& positi
   m["skipped_steps"] = static_cast<double>(state_.skipped_steps);
   m["guard_actions"] = static_cast<double>(state_.guard_actions);
   m["bad_samples"] = static_cast<double>(now.loader.bad_samples);
+  if (const int64_t looked_up = now.loader.cache_hits + now.loader.cache_misses; looked_up > 0)
+    m["cache_hit_share"] = static_cast<double>(now.loader.cache_hits) / static_cast<double>(looked_up);
   if (const auto rate = m.find("samples_per_second"); rate != m.end() && settings_.fp32_gflops > 0)
     m["flops_share"] = parts_.task.flops_per_sample(window_.items_per_sample() / settings_.items_per_length) *
                        rate->second / (settings_.fp32_gflops * 1e9);
