@@ -49,8 +49,10 @@ std::string tune_summary(const tune::TuneResult& result) {
                     : result.rechecked ? "From a tune card, checked again on this machine: "
                                        : "";
   if (result.best.empty())
-    return fmt::format("{}nothing that may be changed makes this job faster here ({:.1f} samples/s).", how,
-                       ledger.baseline_samples_per_second);
+    return fmt::format(
+        "{}nothing {} makes this job faster here ({:.1f} samples/s).", how,
+        ledger.bound_left.value_or(1) > 1.02 ? "that was tried within the budget" : "that may be changed",
+        ledger.baseline_samples_per_second);
   const auto& promised = result.card.promised_ratio;
   return fmt::format(
       "{}{} gives {:.2f} times the speed ({:.1f} instead of {:.1f} samples/s; a fresh run should find "

@@ -155,7 +155,7 @@ void add_race_command(CLI::App& program, const Globals& globals) {
   add_config_arguments(*command, arguments->config);
   command->add_option("--with", arguments->with, "A setting to race against the job as it is: \"key=value key=value\"")
       ->required()
-      ->take_all();
+      ->allow_extra_args(false);
   command->add_option("--blocks", arguments->blocks, "Interleaved blocks (A B B A) of each")
       ->check(CLI::Range(1, 1000));
   command->add_option("--turn", arguments->turn, "How long one turn lasts");

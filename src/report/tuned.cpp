@@ -38,6 +38,22 @@ std::string break_even_sentence(const measure::TuneCard& card) {
                      format_seconds(b.baseline_finish_seconds()));
 }
 
+// Lines of at most `width`, broken at spaces where there are any.
+std::string indented(std::string_view text, size_t width) {
+  std::string out;
+  while (!text.empty()) {
+    size_t end = text.size();
+    if (end > width) {
+      end = text.rfind(' ', width);
+      if (end == std::string_view::npos || end == 0) end = width;
+    }
+    out += "    " + std::string(text.substr(0, end)) + "\n";
+    text.remove_prefix(end);
+    while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  }
+  return out;
+}
+
 IntervalChart ledger_chart(const measure::Ledger& ledger) {
   IntervalChart chart{"What each switch gained alone, on this job and machine", "predicted by the doctor", {}};
   for (const measure::LedgerEntry& entry : ledger.entries) {
@@ -122,8 +138,7 @@ std::string tuned_text(const measure::TuneCard& card, int width) {
     const std::string facts = fmt::format(
         "claim {} | predicted {} | measured {} | {}", line.claim.empty() ? "-" : line.claim,
         line.predicted.empty() ? "-" : line.predicted, line.measured.empty() ? "-" : line.measured, line.verdict);
-    for (size_t at = 0; at < facts.size(); at += static_cast<size_t>(width - 4))
-      out += "    " + facts.substr(at, static_cast<size_t>(width - 4)) + "\n";
+    out += indented(facts, static_cast<size_t>(std::max(20, width - 4)));
   }
   if (card.certificate)
     out += fmt::format("\nCertificate: {}. {}\n", measure::certificate_kind_name(card.certificate->kind),

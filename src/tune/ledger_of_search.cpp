@@ -35,7 +35,7 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, const
   out.from = c.from;
   out.to = c.to;
   out.effect = config::effect_name(c.effect);
-  out.claim = guide_claim(task, c.field);
+  if (!c.late) out.claim = guide_claim(task, c.field);  // no guide promises a gain for the way back
   out.add_one_in = entry.alone;
   out.reason = entry.note;
   out.in_best = holds(best, c.values);

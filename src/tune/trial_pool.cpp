@@ -21,6 +21,7 @@ namespace redline::tune {
 namespace {
 
 constexpr size_t kMostAlive = 3;
+constexpr double kHopeless = 3.0;          // times slower than the reference in a step: not worth a turn
 constexpr double kValidationShare = 0.01;  // below this, another setting's validation is taken as the reference's
 
 // One line of what LibTorch or a room threw.
@@ -51,6 +52,7 @@ void TrialPool::drop_all() { alive_.clear(); }
 
 void TrialPool::set_reference(double samples_per_second, double items_per_sample, const CadenceCosts& costs) {
   turn_samples_ = samples_per_second * options_.turn_seconds;
+  reference_seconds_ = samples_per_second > 0 ? 1 / samples_per_second : 0;
   items_per_sample_ = items_per_sample;
   costs_ = costs;
 }
@@ -117,11 +119,20 @@ TrialPool::Running& TrialPool::running(const Setting& setting) {
   options.checkpoint = false;
   r->trial = std::make_unique<train::Trial>(jobs_.registry, jobs_.with(values), jobs_.machine, options);
   if (options_.memory_limit > 0) device::memory::set_limit(options_.memory_limit + live);
+  double first_step = 0;
   try {
-    if (probe)
+    if (probe) {
       probe_memory(*r, live);
-    else
-      r->trial->run(1);
+    } else {
+      const TurnCost first = turn_cost(r->trial->run(1).rows);
+      first_step = first.samples > 0 ? first.seconds / first.samples : 0;
+    }
+    // A first step is cold; only one that is slow beyond that is looked at twice, and then believed.
+    if (first_step > kHopeless * reference_seconds_ && reference_seconds_ > 0) {
+      const TurnCost second = turn_cost(r->trial->run(1).rows);
+      const double seconds = second.samples > 0 ? second.seconds / second.samples : 0;
+      if (seconds > kHopeless * reference_seconds_) hopeless_[setting_text(setting)] = seconds;
+    }
   } catch (const std::exception&) {
     if (probe) memory_.add_failure(rows);
     throw;
@@ -199,6 +210,11 @@ TrialPool::Block TrialPool::run_block(const Setting& a, const Setting& b, int bl
       result.failure = why;
       return result;
     }
+  }
+  if (const auto slow = hopeless_.find(setting_text(b)); slow != hopeless_.end()) {
+    result.a = reference_seconds_;
+    result.b = slow->second;
+    return result;
   }
   // Probing one may have dropped the other; both are cheap to have again.
   both[1] = &running(b);

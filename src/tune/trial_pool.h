@@ -61,6 +61,8 @@ class TrialPool {
   PoolOptions options_;
   std::list<std::unique_ptr<Running>> alive_;  // most recently used first
   std::map<std::string, std::string> failures_;
+  std::map<std::string, double> hopeless_;  // seconds per sample of settings whose first step was far slower
+  double reference_seconds_ = 0;            // per sample
   std::map<std::string, int64_t> peaks_;
   MemoryModel memory_;
   int64_t largest_rows_ = 0;
