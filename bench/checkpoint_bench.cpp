@@ -2,7 +2,7 @@
 // whose model and moments make 100 MB, both cores busy), because a writer thread that competes for cores is the whole
 // question. Bars: extra wall time per asynchronous checkpoint <= 50 % of a synchronous one's; total overhead <= 3.5 %
 // at the chosen interval; loading 1 GB with CRC32C at >= 50 % of the speed of plainly reading the same bytes into fresh
-// memory.
+// memory. The last line is JSON for workloads/checkpoint.py.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -95,7 +95,7 @@ SegmentCost run_segment(Job& job, CheckpointStore& store, Saving saving, int ste
   return cost;
 }
 
-void bench_saving(const fs::path& directory, int blocks, double segment_seconds) {
+std::string bench_saving(const fs::path& directory, int blocks, double segment_seconds) {
   Job job;
   CheckpointConfig config;
   config.save_top_k = 0;
@@ -137,6 +137,10 @@ void bench_saving(const fs::path& directory, int blocks, double segment_seconds)
       store.last_write_cpu_seconds() * 1e3);
   fmt::print("chosen interval {:.1f} s: total overhead {:.2f} % (bar: <= 3.5 %)\n", interval,
              100 * cost_async / interval);
+  return fmt::format(
+      "\"async_over_sync\": {}, \"async_extra_seconds\": {}, \"sync_extra_seconds\": {}, \"blocking_seconds\": {}, "
+      "\"overhead_percent\": {}, \"interval_seconds\": {}",
+      cost_async / cost_sync, cost_async, cost_sync, stall, 100 * cost_async / interval, interval);
 }
 
 // Fresh memory for every reading, as a loader has it.
@@ -170,7 +174,7 @@ double plain_read_seconds(const fs::path& generation, const std::vector<std::str
   return seconds;
 }
 
-void bench_loading(const fs::path& directory, int blocks) {
+std::string bench_loading(const fs::path& directory, int blocks) {
   CheckpointState state;
   for (int i = 0; i < 120; ++i) {
     (i < 40 ? state.model : state.optimizer)
@@ -206,6 +210,8 @@ void bench_loading(const fs::path& directory, int blocks) {
       "loading {:.2f} GB with CRC32C: {:.2f} GB/s; plain read with 1 thread {:.2f} GB/s, with 2 threads {:.2f} GB/s\n",
       gigabytes, gigabytes / median(ours), gigabytes / median(one), gigabytes / median(two));
   fmt::print("speed against the faster plain read: {:.0f} % (bar: >= 50 %)\n", 100 * best / median(ours));
+  return fmt::format("\"load_over_plain_read\": {}, \"load_gigabytes_per_second\": {}", median(ours) / best,
+                     gigabytes / median(ours));
 }
 
 }  // namespace
@@ -217,8 +223,9 @@ int main(int argc, char** argv) {
   const fs::path base = argc > 2 ? fs::path(argv[2]) : fs::current_path();
   const fs::path directory = base / ("checkpoint_bench_" + std::to_string(::getpid()));
   fs::create_directories(directory);
-  bench_saving(directory, blocks, 4.0);
-  bench_loading(directory, blocks);
+  const std::string saving = bench_saving(directory, blocks, 4.0);
+  const std::string loading = bench_loading(directory, blocks);
   fs::remove_all(directory);
+  fmt::print("{{{}, {}}}\n", saving, loading);
   return 0;
 }

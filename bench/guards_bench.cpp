@@ -16,13 +16,13 @@ int main() {
                                            "model.features=1024",
                                            "model.hidden=19500",
                                            "model.samples=512",
-                                           "model.longest=16",
+                                           "model.longest=8",
                                            "model.dropout=0",
                                            "trainer.intra_op_threads=" + std::to_string(at::get_num_threads())};
     std::vector<std::string> without = size;
     without.insert(without.end(), {"trainer.guards.check_weights=false", "trainer.guards.snapshot_every_n_steps=0"});
     Setup off(without, folder / "off"), on(size, folder / "on");
-    const int steps = 3;
+    const int steps = 2;
     const Comparison c = compare(
         [&] {
           device::memory::set_enabled(false);
@@ -32,7 +32,7 @@ int main() {
           device::memory::set_enabled(true);
           on.trainer->run_steps(steps);
         },
-        10, 1);
+        6, 1);
     const double percent = (1 / c.estimate.ratio - 1) * 100;
     fmt::print("guards and accounting: off {:.1f} ms, on {:.1f} ms a step: {:+.2f} % [{:+.2f}, {:+.2f}]\n",
                c.a_seconds * 1e3 / steps, c.b_seconds * 1e3 / steps, percent, (1 / c.estimate.interval.high - 1) * 100,

@@ -66,7 +66,7 @@ Comparison overhead(const char* name, std::vector<std::string> options, int repe
         [&] {
           for (int i = 0; i < repeats; ++i) bare.step();
         },
-        [&] { full_setup.trainer->run_steps(repeats); }, 15, 1);
+        [&] { full_setup.trainer->run_steps(repeats); }, 7, 1);
     print_extra(name, "bare", "redline", c, repeats);
   }
   std::filesystem::remove_all(folder);
@@ -81,7 +81,7 @@ Comparison logging(const std::vector<std::string>& size) {
     rare.push_back("trainer.log_every_n_steps=50");
     often.push_back("trainer.log_every_n_steps=1");
     Setup a(rare, folder / "a"), b(often, folder / "b");
-    c = compare([&] { a.trainer->run_steps(50); }, [&] { b.trainer->run_steps(50); }, 12, 1);
+    c = compare([&] { a.trainer->run_steps(50); }, [&] { b.trainer->run_steps(50); }, 5, 1);
     print_extra("logging", "every 50", "every step", c, 50);
   }
   std::filesystem::remove_all(folder);
@@ -96,7 +96,7 @@ int main() {
   // About 1 ms and 10 ms on the machines at hand; the printed step time says what it was.
   const std::vector<std::string> one = {"model.train_ds.batch_size=32", "model.hidden=512", "model.features=64",
                                         "model.samples=2048"};
-  const std::vector<std::string> ten = {"model.train_ds.batch_size=64", "model.hidden=2048", "model.features=128",
+  const std::vector<std::string> ten = {"model.train_ds.batch_size=64", "model.hidden=1024", "model.features=96",
                                         "model.samples=2048"};
   const Comparison small = overhead("loop with all recording, small step", one, 100);
   const Comparison large = overhead("loop with all recording, larger step", ten, 20);

@@ -82,6 +82,8 @@ LoopSettings make_loop_settings(const Job& job, const task::Task& task, const da
     s.early_stopping = e.early_stopping_callback_params.settings();
     s.early_metric = e.early_stopping_callback_params.monitor;
   }
+  s.fp32_gflops = job.machine().gemm_fp32_gflops;
+  if (task.source_kind() == "audio") s.items_per_length = static_cast<double>(job.train_ds().sample_rate);
   s.intra_op_threads = t.intra_op_threads.value();
   s.config_hash = job.config_hash();
   if (notes != nullptr && task.batch_statistics() && t.accumulate_grad_batches > 1)

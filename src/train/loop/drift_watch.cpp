@@ -53,6 +53,7 @@ std::optional<DriftReport> DriftWatch::add(const measure::StepRow& row) {
     start_ = now;
     return std::nullopt;
   }
+  if (start_->total > 0) drift_ = now.total / start_->total - 1;
   slow_in_row_ = now.total > ratio_ * start_->total ? slow_in_row_ + 1 : 0;
   if (slow_in_row_ < 2) return std::nullopt;
   DriftReport report;

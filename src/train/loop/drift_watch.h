@@ -26,6 +26,8 @@ class DriftWatch {
   explicit DriftWatch(double ratio = 1.25, int64_t warmup = 10, int64_t window = 50)
       : ratio_(ratio), warmup_(warmup), window_(window) {}
   std::optional<DriftReport> add(const measure::StepRow& row);
+  // The last window over the run's start, less 1; nullopt before there are two.
+  std::optional<double> drift() const { return drift_; }
 
  private:
   struct Window {
@@ -39,6 +41,7 @@ class DriftWatch {
   int64_t seen_ = 0;
   std::vector<measure::StepRow> rows_;
   std::optional<Window> start_;
+  std::optional<double> drift_;
   int slow_in_row_ = 0;
 };
 

@@ -27,6 +27,9 @@ class LogWindow {
   std::map<std::string, double> values(const Now& now) const;
   void reset(const Now& now);
   int64_t steps() const { return steps_; }
+  double items_per_sample() const {
+    return samples_ > 0 ? static_cast<double>(items_) / static_cast<double>(samples_) : 0.0;
+  }
 
  private:
   double weight_ = 0, loss_ = 0;

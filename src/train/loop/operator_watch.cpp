@@ -81,17 +81,13 @@ void after_operator(const at::RecordFunction& fn, at::ObserverContext*) {
 
 struct Frame {
   int64_t begin_ns, children_ns;
+  double flops;
 };
 struct TimerState {
   std::vector<Frame> stack;
   std::map<std::pair<std::string, torch::ScalarType>, OperatorTime> totals;
 };
 thread_local TimerState* current_timer = nullptr;
-
-std::unique_ptr<at::ObserverContext> enter_operator(const at::RecordFunction&) {
-  if (current_timer != nullptr) current_timer->stack.push_back({now_ns(), 0});
-  return nullptr;
-}
 
 // Multiply-adds of the matrix products counted twice; 0 for everything else.
 double matrix_flops(std::string_view name, at::ArrayRef<const c10::IValue> inputs) {
@@ -105,6 +101,12 @@ double matrix_flops(std::string_view name, at::ArrayRef<const c10::IValue> input
   if (name == "aten::mm" || name == "aten::bmm") return product(0);
   if (name == "aten::addmm" || name == "aten::baddbmm") return product(1);
   return 0;
+}
+
+// Arguments are there only on the way in.
+std::unique_ptr<at::ObserverContext> enter_operator(const at::RecordFunction& fn) {
+  if (current_timer != nullptr) current_timer->stack.push_back({now_ns(), 0, matrix_flops(fn.name(), fn.inputs())});
+  return nullptr;
 }
 
 void leave_operator(const at::RecordFunction& fn, at::ObserverContext*) {
@@ -124,7 +126,7 @@ void leave_operator(const at::RecordFunction& fn, at::ObserverContext*) {
   entry.dtype = dtype;
   ++entry.calls;
   entry.self_seconds += static_cast<double>(total - frame.children_ns) * 1e-9;
-  entry.flops += matrix_flops(fn.name(), fn.inputs());
+  entry.flops += frame.flops;
 }
 
 }  // namespace

@@ -301,5 +301,20 @@ TEST(LogWindow, MeansAreWeightedAndRatesCountWallTime) {
   EXPECT_DOUBLE_EQ(values.at("cores_used"), 1.5);
 }
 
+TEST(Trainer, LogsTheModelsArithmeticAgainstTheMachines) {
+  Loop loop;
+  loop.trainer->run_steps(10);
+  const auto& metrics = loop.seen.logs.back().metrics;
+  const double per_sample = metrics.at("flops_share") * 100e9 / metrics.at("samples_per_second");  // of 100 GFLOP/s
+  EXPECT_GE(per_sample, loop.task->flops_per_sample(1.0));
+  EXPECT_LE(per_sample, loop.task->flops_per_sample(16.0));
+  LoopSettings unknown = make_loop_settings(*loop.job, *loop.task, *loop.train);
+  unknown.fp32_gflops = 0;
+  testing::Collected seen;
+  Trainer trainer({*loop.task, *loop.train, nullptr, nullptr, &seen, nullptr}, unknown);
+  trainer.run_steps(10);
+  EXPECT_FALSE(seen.logs.back().metrics.contains("flops_share"));
+}
+
 }  // namespace
 }  // namespace redline::train

@@ -29,6 +29,7 @@ TEST(DriftWatch, NamesThePhaseThatMoved) {
   std::optional<DriftReport> report;
   for (int i = 0; i < 10 && !report; ++i) report = watch.add(row(8, 6));
   ASSERT_TRUE(report);
+  EXPECT_NEAR(*watch.drift(), 0.4, 1e-9);  // 14 ms after 10
   EXPECT_EQ(report->phase, Phase::Wait);
   EXPECT_NEAR(report->ratio, 1.4, 1e-9);
   EXPECT_NEAR(report->phase_now_seconds, 6e-3, 1e-9);

@@ -32,9 +32,9 @@ void add_precision_rows(config::Table<TrainerConfig>& table) {
       .effect(Effect::Numerics)
       .tunable()
       .flag("precision")
-      .alias(".use_amp", switch_to_precision("16-mixed"), "true is 16-mixed")
-      .alias(".amp", switch_to_precision("16-mixed"), "true is 16-mixed")
-      .alias(".bf16", switch_to_precision("bf16-mixed"), "true is bf16-mixed");
+      .bool_alias(".use_amp", switch_to_precision("16-mixed"), "true is 16-mixed")
+      .bool_alias(".amp", switch_to_precision("16-mixed"), "true is 16-mixed")
+      .bool_alias(".bf16", switch_to_precision("bf16-mixed"), "true is bf16-mixed");
   table.add("precision_strict", &T::precision_strict,
             "Run the precision as asked even where it is measured slower than fp32.");
   table.group("amp", &T::amp, "Loss scaling under 16-mixed.");

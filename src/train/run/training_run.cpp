@@ -1,5 +1,6 @@
 #include "train/run/training_run.h"
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -119,6 +120,15 @@ void say_end(const FitResult& fit, int64_t started_at, const std::filesystem::pa
                        validation, directory.string()));
 }
 
+// The guard splits steps; what does not fit outside of them (weights, optimiser state, a single validation sample) has
+// no smaller piece.
+[[noreturn]] void throw_outside_a_step(const c10::OutOfMemoryError& error) {
+  throw OutOfMemoryError(fmt::format(
+      "The model, its optimiser's state or one validation sample does not fit in memory ({}). Use a smaller "
+      "model, or raise trainer.memory_limit.",
+      error.what_without_backtrace()));
+}
+
 int64_t total_steps(const LoopSettings& s, int64_t steps_per_epoch) {
   int64_t total = s.cadence.max_steps > 0 ? s.cadence.max_steps : 0;
   if (s.cadence.max_epochs > 0 && (total == 0 || s.cadence.max_epochs * steps_per_epoch < total))
@@ -143,7 +153,9 @@ void prepare_process(const Job& job) {
   device::memory::set_limit(job.device().is_cpu() ? limit : 0);
 }
 
-RunSummary run_training(Job& job, const RunOptions& options) {
+namespace {
+
+RunSummary run_job(Job& job, const RunOptions& options) {
   const ExpManagerConfig& exp = job.exp_manager();
   RunSummary summary;
   summary.directory = run_directory(exp, job.root().name);
@@ -219,6 +231,16 @@ RunSummary run_training(Job& job, const RunOptions& options) {
   return summary;
 }
 
+}  // namespace
+
+RunSummary run_training(Job& job, const RunOptions& options) {
+  try {
+    return run_job(job, options);
+  } catch (const c10::OutOfMemoryError& error) {
+    throw_outside_a_step(error);
+  }
+}
+
 int64_t rows_at_once(const Job& job) {
   const int64_t micro = job.train_ds().micro_batch_size.value_or(0);
   return micro > 0 ? micro : job.train_ds().batch_size.value();
@@ -235,7 +257,9 @@ int64_t longest_batch_peak(const Job& job, task::Task& task) {
   return device::memory::stats().step_peak_bytes;
 }
 
-std::vector<std::string> dry_run(Job& job) {
+namespace {
+
+std::vector<std::string> try_job(Job& job) {
   std::vector<std::string> lines;
   prepare_process(job);
   const std::unique_ptr<task::Task> task = job.build_task();
@@ -260,6 +284,16 @@ std::vector<std::string> dry_run(Job& job) {
                                 rows_at_once(job), format_bytes(static_cast<uint64_t>(peak)),
                                 format_bytes(static_cast<uint64_t>(device::memory::limit()))));
   return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> dry_run(Job& job) {
+  try {
+    return try_job(job);
+  } catch (const c10::OutOfMemoryError& error) {
+    throw_outside_a_step(error);
+  }
 }
 
 }  // namespace redline::train
