@@ -28,7 +28,7 @@ def workload(env):
     grid = [f"grid {i}" for i in (1, 2, 3)]
     return Workload(
         name="tuner_vae",
-        sentence="Effective batch 16 as 2 x 8, workers 0, no buckets: the tuner's choice and the top three of the grid micro-batch x workers x precision x buckets x threads (96 points)",
+        sentence="Effective batch 16 as 2 x 8, workers 0, no buckets: the tuner's choice and the top three of the grid micro-batch x workers x buckets x threads in fp32, and bf16 at its corners (52 points)",
         variants={name: contender(name) for name in ["tuner", *grid]},
         bars=[Bar("speed_over_reference", "tuner", "|".join(grid), at_least=0.97, sentence="at most 3 % behind the grid's best (see the interval's lower end)"),
               Bar("search_seconds", "tuner", grid[0], at_least=1 / 0.15, smaller_is_better=True, sentence="in at most 15 % of the grid's time")],

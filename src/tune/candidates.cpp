@@ -57,6 +57,7 @@ class Maker {
     add_padding();
     add_precision();
     add_loader_options();
+    add_decoding();
     add_what_cannot_be_shown();
     std::erase_if(out_, [&](const Candidate& c) {
       return std::any_of(c.values.begin(), c.values.end(),
@@ -110,6 +111,8 @@ class Maker {
         add_rebatched(rows, effective / rows);
       }
     }
+    // A step that is split anyway gains by larger pieces; a larger step saves only the optimiser's share.
+    if (job_.accumulate > 1 && o_.seen.phase(Phase::Optimiser).share < 0.05) return;
     for (int64_t factor : {2, 4, 8}) {
       const int64_t batch = job_.batch_size * factor;
       if (batch * job_.accumulate > std::max<int64_t>(1, job_.samples / 8)) break;  // an epoch keeps some steps
@@ -262,6 +265,24 @@ class Maker {
     }
   }
 
+  void add_decoding() {
+    if (!job_.images || job_.fast_decode) return;
+    const double saved = 0.5 * o_.seen.stage(measure::Stage::Decode);  // about half of a JPEG is decoded for nothing
+    const double share =
+        std::min(0.95, (job_.workers == 0 ? saved : saved / std::max(1, machine_.allowed_cpus)) / step_);
+    Candidate c{"",
+                {{"model.train_ds.decode", "fast"}},
+                1 / (1 - share) - 1,
+                1e9,
+                Effect::Numerics,
+                "decode",
+                "decode",
+                "exact",
+                "fast"};
+    if (!allow_.numerics) c.not_tried = "it changes pixels by rounding; --allow numerics lets it be tried";
+    add(std::move(c));
+  }
+
   void add_what_cannot_be_shown() {
     const auto absent = [&](const char* field, const char* from, const char* to, Effect effect, const char* why) {
       Candidate c{"", {}, 0, 1e9, effect, field, field, from, to};
@@ -274,7 +295,17 @@ class Maker {
     if (!job_.tarred)
       absent("is_tarred", "false", "true", Effect::Order,
              "the data is not in tars; `redline data tar` makes them, and the gain needs a disk that seeks");
-    if (!job_.supports_channels_last)
+    if (job_.supports_channels_last)
+      add({"",
+           {{"trainer.channels_last", job_.channels_last ? "false" : "true"}},
+           0.0,
+           1e9,
+           Effect::Numerics,
+           "channels_last",
+           "channels_last",
+           job_.channels_last ? "true" : "false",
+           job_.channels_last ? "false" : "true"});
+    else
       absent("channels_last", "false", "true", Effect::Numerics, "the model has no images");
     absent("compile", "false", "true", Effect::Numerics, "this version has no compiled steps");
   }

@@ -29,7 +29,7 @@ struct JobView {
   bool batch_statistics = false, bounded_by_length = false, supports_channels_last = false, channels_last = false;
   std::string precision = "32-true";
   int workers = 0, threads = 1, prefetch = 2;
-  bool buckets = false, dynamic_padding = true, ragged = true, tarred = false, images = false;
+  bool buckets = false, dynamic_padding = true, ragged = true, tarred = false, images = false, fast_decode = false;
   int num_buckets = 1;
   std::string cache = "none";
   int64_t log_every_n_steps = 50, max_steps = -1, max_iters = 0;

@@ -69,6 +69,12 @@ TEST(Candidates, ATaskWithBatchStatisticsNeedsConsentForItsMicroBatch) {
   EXPECT_EQ(c->not_tried, "");
   EXPECT_EQ(c->effect, config::Effect::Optimisation);
   EXPECT_EQ(find(with, "micro_batch_size", "8"), nullptr);
+  // A step of 16 stays one of 16 when it is split anyway; unsplit, it may grow.
+  EXPECT_EQ(find(with, "batch_size", "4 x 8"), nullptr);
+  JobView unsplit = speech_job();
+  unsplit.accumulate = 1;
+  const auto larger = make_candidates(unsplit, observed(), two_cores(), {false, false, true}, half_padding);
+  EXPECT_NE(find(larger, "batch_size", "8"), nullptr);
 }
 
 TEST(Candidates, WithoutBatchStatisticsAStepIsSplitFreely) {

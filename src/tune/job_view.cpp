@@ -41,6 +41,7 @@ JobView view_job(const train::Job& job, task::Task& task) {
   view.ragged = task.source_kind() != "images";
   view.images = task.source_kind() == "images";
   view.tarred = data.is_tarred;
+  view.fast_decode = data.decode == "fast";
   view.cache = data.cache;
   view.log_every_n_steps = trainer.log_every_n_steps;
   view.max_steps = trainer.max_steps;
