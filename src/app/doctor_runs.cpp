@@ -76,6 +76,22 @@ DoctorRuns::Watched DoctorRuns::observe(int64_t steps) {
   return watched;
 }
 
+// Of one log line: the first writes headers, so a few more are waited for where that is cheap.
+double DoctorRuns::log_seconds(const doctor::Observation& seen) {
+  constexpr int64_t kLeast = 3;
+  constexpr double kMostSeconds = 5;
+  const doctor::PhaseSummary& log = seen.phase(measure::Phase::Log);
+  const int64_t period = every_steps(rates_.log);
+  if (log.occurrences >= kLeast || period == 0 ||
+      kLeast * static_cast<double>(period) * seen.step_seconds > kMostSeconds)
+    return log.seconds_per_occurrence;
+  std::vector<double> seconds;
+  for (const measure::StepRow& row : trial_->run(kLeast * period).rows)
+    if (const int64_t ns = row.phase_ns[static_cast<size_t>(measure::Phase::Log)]; ns > 0)
+      seconds.push_back(static_cast<double>(ns) * 1e-9);
+  return seconds.empty() ? log.seconds_per_occurrence : measure::median(seconds);
+}
+
 // A hundred steps rarely hold the right share of validations and checkpoints, so one of each is timed and counted as
 // often as the whole run will have it.
 void DoctorRuns::price_cadences(doctor::Observation& seen) {
@@ -96,7 +112,7 @@ void DoctorRuns::price_cadences(doctor::Observation& seen) {
   };
   price(Phase::Validate, validations_, rates_.validate);
   price(Phase::Monitor, monitors_, rates_.monitor);
-  doctor::amortise(seen, Phase::Log, seen.phase(Phase::Log).seconds_per_occurrence, rates_.log);
+  doctor::amortise(seen, Phase::Log, log_seconds(seen), rates_.log);
   const train::IntervalPolicy& policy = trial_->settings().save_interval;
   if (!policy.every_steps && !checkpoints_.empty()) {
     train::IntervalInput input;

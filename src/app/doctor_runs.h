@@ -38,6 +38,7 @@ class DoctorRuns {
 
  private:
   void price_cadences(doctor::Observation& seen);
+  double log_seconds(const doctor::Observation& seen);
   double run_block(doctor::ExperimentKind kind, int64_t steps);
 
   MachineFacts machine_;

@@ -38,7 +38,9 @@ std::vector<Experiment> wanted_experiments(const Settings& settings, const Obser
   if (!settings.cache && seen.stage(measure::Stage::Read) > 0)
     wanted.push_back({ExperimentKind::ColdRead, "files dropped from the page cache: what the disk costs"});
   const auto fires = [&](measure::Phase phase) {
-    return seen.phase(phase).occurrences > 0 && seen.phase(phase).occurrences * block_steps >= seen.steps;
+    const PhaseSummary& summary = seen.phase(phase);
+    return summary.seconds_per_occurrence > 0 &&
+           static_cast<double>(block_steps) * summary.seconds_per_step >= summary.seconds_per_occurrence;
   };
   if (fires(measure::Phase::Log)) wanted.push_back({ExperimentKind::NoLogging, "no log lines, no event files"});
   if (fires(measure::Phase::Validate)) wanted.push_back({ExperimentKind::NoValidation, "no validation"});
@@ -48,6 +50,8 @@ std::vector<Experiment> wanted_experiments(const Settings& settings, const Obser
 }
 
 namespace {
+
+constexpr double kNoisy = 0.10;  // an interval wider than this is said
 
 std::string ceiling_sentence(ExperimentKind kind, double at_most, double gain) {
   const std::string most = fmt::format("{:+.1f} %", 100 * at_most);
@@ -93,6 +97,10 @@ std::vector<Ceiling> ceilings(std::span<const ExperimentBlock> blocks) {
     if (as_is.empty()) continue;
     Ceiling ceiling{kind, measure::compare_blocks(as_is, without), {}};
     ceiling.sentence = ceiling_sentence(kind, ceiling.gain_at_most(), ceiling.gain());
+    const measure::Interval& interval = ceiling.speed.interval;
+    if (kind != ExperimentKind::LoaderOnly && interval.high - interval.low > kNoisy)
+      ceiling.sentence +=
+          fmt::format(" (Noisy: {:+.0f} to {:+.0f} %.)", 100 * (interval.low - 1), 100 * (interval.high - 1));
     found.push_back(std::move(ceiling));
   }
   return found;

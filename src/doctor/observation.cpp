@@ -83,7 +83,7 @@ void refresh(Observation& seen) {
 
 void amortise(Observation& seen, measure::Phase phase, double seconds, double rate) {
   PhaseSummary& summary = seen.phases[static_cast<size_t>(phase)];
-  if (summary.occurrences == 0) summary.seconds_per_occurrence = seconds;
+  summary.seconds_per_occurrence = seconds;
   summary.seconds_per_step = seconds * rate;
   refresh(seen);
 }

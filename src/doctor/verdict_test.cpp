@@ -123,7 +123,7 @@ TEST(Ceilings, OnlyWantsWhatCanShowSomething) {
 
 TEST(Ceilings, ARareCadenceIsPricedByItsOccurrences) {
   Observation seen = make_seen({{Phase::Forward, 0.5}, {Phase::Validate, 0.1}});
-  seen.phases[static_cast<size_t>(Phase::Validate)].occurrences = 2;  // in 100 steps
+  seen.phases[static_cast<size_t>(Phase::Validate)].seconds_per_occurrence = 0.5;  // 10 ms of a step: one in 50
   EXPECT_EQ(wanted_experiments({}, seen, 10).size(), 3u);
   const std::vector<double> seconds = {0.5, 0.4, 0.6};
   const auto ceiling = cadence_ceiling(ExperimentKind::NoValidation, seconds, 0.02, 0.1);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/strings.h"
 #include "report/chart.h"
 #include "report/escape.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 double total_of(const std::vector<Segment>& segments) {
   double total = 0;
-  for (const Segment& segment : segments) total += segment.value;
+  for (const Segment& segment : segments) total += segment.seconds;
   return total;
 }
 
@@ -27,11 +28,11 @@ std::string stacked_legend(const StackedBars& chart) {
   for (const auto& [label, segments] : chart.bars) {
     const double total = total_of(segments);
     for (const Segment& segment : segments) {
-      if (!(segment.value > 0)) continue;
+      if (!(segment.seconds > 0)) continue;
       const std::string name = chart.bars.size() > 1
                                    ? segment.name
-                                   : fmt::format("{} {:.3g} {} ({:.1f} %)", segment.name, segment.value, chart.unit,
-                                                 100 * segment.value / total);
+                                   : fmt::format("{} {} ({:.1f} %)", segment.name, format_seconds(segment.seconds),
+                                                 100 * segment.seconds / total);
       const std::pair<std::string, int> key{name, segment.color};
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
     }
@@ -48,13 +49,11 @@ std::string draw_stacked(const StackedBars& chart) {
   for (const auto& [label, segments] : chart.bars) {
     body += fmt::format("<div class=\"bar\"><span class=\"name\">{}</span><span class=\"track\">", escape_html(label));
     for (const Segment& segment : segments) {
-      if (!(segment.value > 0)) continue;
-      body +=
-          fmt::format("<i class=\"c{}\" style=\"width:{:.2f}%\" title=\"{}: {:.4g} {}\"></i>", segment.color,
-                      100 * segment.value / longest, escape_html(segment.name), segment.value, escape_html(chart.unit));
+      if (!(segment.seconds > 0)) continue;
+      body += fmt::format("<i class=\"c{}\" style=\"width:{:.2f}%\" title=\"{}: {}\"></i>", segment.color,
+                          100 * segment.seconds / longest, escape_html(segment.name), format_seconds(segment.seconds));
     }
-    body +=
-        fmt::format("</span><span class=\"total\">{:.4g} {}</span></div>", total_of(segments), escape_html(chart.unit));
+    body += fmt::format("</span><span class=\"total\">{}</span></div>", format_seconds(total_of(segments)));
   }
   return figure("bars", chart.title, body + stacked_legend(chart));
 }

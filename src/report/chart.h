@@ -29,13 +29,13 @@ std::string legend(const std::vector<std::pair<std::string, int>>& entries);  //
 
 struct Segment {
   std::string name;
-  double value = 0;
+  double seconds = 0;
   int color = 0;
 };
-// One row per bar, segments side by side, scaled to the longest bar; values in `unit`. With a single bar the legend
+// One row per bar, segments side by side, scaled to the longest bar. With a single bar the legend
 // holds the values.
 struct StackedBars {
-  std::string title, unit;
+  std::string title;
   std::vector<std::pair<std::string, std::vector<Segment>>> bars;
 };
 std::string draw_stacked(const StackedBars& chart);

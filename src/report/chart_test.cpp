@@ -38,12 +38,12 @@ TEST(Charts, EscapeWhatTheyAreGiven) {
 TEST(Charts, DrawEmptyAndFlatData) {
   EXPECT_THAT(draw_lines({"t", "x", "y", {{"s", {}, 0}}}), HasSubstr("<svg"));
   EXPECT_THAT(draw_lines({"t", "x", "y", {{"s", {{1, 5}, {2, 5}}, 0}}}), Not(HasSubstr("nan")));
-  EXPECT_THAT(draw_stacked({"t", "ms", {{"run", {}}}}), Not(HasSubstr("nan")));
+  EXPECT_THAT(draw_stacked({"t", {{"run", {}}}}), Not(HasSubstr("nan")));
   EXPECT_THAT(draw_intervals({"t", "", {}}), Not(HasSubstr("nan")));
 }
 
 TEST(Charts, StackedBarsAreInProportion) {
-  const std::string svg = draw_stacked({"t", "ms", {{"run", {{"forward", 30, 2}, {"backward", 60, 3}}}}});
+  const std::string svg = draw_stacked({"t", {{"run", {{"forward", 0.030, 2}, {"backward", 0.060, 3}}}}});
   EXPECT_THAT(svg, HasSubstr("width:33.33%"));
   EXPECT_THAT(svg, HasSubstr("width:66.67%"));
   EXPECT_THAT(svg, HasSubstr("90 ms"));

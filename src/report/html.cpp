@@ -35,41 +35,41 @@ std::string label_of(const Page& page, const RunPart& run) {
   return std::count_if(page.runs.begin(), page.runs.end(), same) == 1 ? last(run.name) : run.name;
 }
 
-std::vector<Segment> phase_segments(const std::function<double(size_t)>& milliseconds) {
+std::vector<Segment> phase_segments(const std::function<double(size_t)>& seconds) {
   std::vector<Segment> segments;
   for (size_t p = 0; p < measure::kNumPhases; ++p)
     segments.push_back(
-        {std::string(measure::phase_name(static_cast<measure::Phase>(p))), milliseconds(p), static_cast<int>(p)});
+        {std::string(measure::phase_name(static_cast<measure::Phase>(p))), seconds(p), static_cast<int>(p)});
   return segments;
 }
 
 std::string waterfall(const Page& page) {
-  StackedBars chart{"Where a step's time goes (amortised)", "ms", {}};
+  StackedBars chart{"Where a step's time goes (amortised)", {}};
   for (const RunPart& run : page.runs)
     chart.bars.emplace_back(label_of(page, run),
-                            phase_segments([&](size_t p) { return 1e3 * run.seen.phases[p].seconds_per_step; }));
+                            phase_segments([&](size_t p) { return run.seen.phases[p].seconds_per_step; }));
   return draw_stacked(chart);
 }
 
 std::string loader_stages(const Page& page) {
-  StackedBars chart{"Inside the loader, worker time per step", "ms", {}};
+  StackedBars chart{"Inside the loader, worker time per step", {}};
   for (const RunPart& run : page.runs) {
     std::vector<Segment> segments;
     for (size_t s = 0; s < measure::kNumStages; ++s)
       segments.push_back({std::string(measure::stage_name(static_cast<measure::Stage>(s))),
-                          1e3 * run.seen.stage_seconds_per_step[s], static_cast<int>(s) + 4});
+                          run.seen.stage_seconds_per_step[s], static_cast<int>(s) + 4});
     chart.bars.emplace_back(label_of(page, run), std::move(segments));
   }
   return draw_stacked(chart);
 }
 
 std::string timeline(const Page& page, const RunPart& run) {
-  StackedBars chart{"A few steps in a row: " + label_of(page, run), "ms", {}};
+  StackedBars chart{"A few steps in a row: " + label_of(page, run), {}};
   const auto& rows = run.record.steps;
   const size_t begin = rows.size() > 12 ? rows.size() / 2 : 0;
   for (size_t i = begin; i < std::min(rows.size(), begin + 8); ++i)
     chart.bars.emplace_back("step " + std::to_string(rows[i].step),
-                            phase_segments([&](size_t p) { return static_cast<double>(rows[i].phase_ns[p]) * 1e-6; }));
+                            phase_segments([&](size_t p) { return static_cast<double>(rows[i].phase_ns[p]) * 1e-9; }));
   return draw_stacked(chart);
 }
 
@@ -135,10 +135,15 @@ std::string overview(const Page& page) {
     out += fmt::format(
         "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.2f}</td><td class=\"n\">{:.2f}</td><td "
         "class=\"n\">{}</td><td class=\"n\">{:.1f} %</td><td class=\"n\">{:.1f} %</td><td class=\"n\">{}</td></tr>",
-        escape_html(run.name), run.seen.steps, run.seen.samples_per_second, run.seen.iterations_per_second,
+        escape_html(label_of(page, run)), run.seen.steps, run.seen.samples_per_second, run.seen.iterations_per_second,
         format_seconds(run.seen.step_seconds), 100 * run.seen.phase(measure::Phase::Wait).share,
         100 * run.seen.padding_share, format_bytes(static_cast<uint64_t>(run.seen.peak_bytes)));
   return out + "</table></div>";
+}
+
+std::string words(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
 }
 
 std::string diagnosis_section(const RunPart& run) {
@@ -149,7 +154,7 @@ std::string diagnosis_section(const RunPart& run) {
     IntervalChart chart{"Ceilings: what making one part free would gain at most", "", {}};
     for (const doctor::Ceiling& ceiling : diagnosis.ceilings)
       if (ceiling.kind != doctor::ExperimentKind::LoaderOnly)
-        chart.bars.push_back({doctor::experiment_name(ceiling.kind), 100 * ceiling.gain(),
+        chart.bars.push_back({words(doctor::experiment_name(ceiling.kind)), 100 * ceiling.gain(),
                               100 * (ceiling.speed.interval.low - 1), 100 * (ceiling.speed.interval.high - 1), true, 0,
                               false});
     out += draw_intervals(chart) + "<ul>";
@@ -160,10 +165,11 @@ std::string diagnosis_section(const RunPart& run) {
       "<div class=\"scroll\"><table><tr><th>switch</th><th>value</th><th>predicted "
       "gain</th><th>changes</th><th>why</th></tr>";
   for (const doctor::Suggestion& suggestion : diagnosis.suggestions)
-    out +=
-        fmt::format("<tr><td><code>{}</code></td><td>{}</td><td class=\"n\">{:+.1f} %</td><td>{}</td><td>{}</td></tr>",
-                    escape_html(suggestion.option), escape_html(suggestion.value), 100 * suggestion.predicted_gain,
-                    config::effect_name(suggestion.effect), escape_html(suggestion.reason));
+    out += fmt::format(
+        "<tr><td><code>{}</code></td><td>{}</td><td class=\"n\">{:+.1f} %</td><td>{}</td><td "
+        "class=\"why\">{}</td></tr>",
+        escape_html(suggestion.option), escape_html(suggestion.value), 100 * suggestion.predicted_gain,
+        config::effect_name(suggestion.effect), escape_html(suggestion.reason));
   out += "</table></div>";
   for (const doctor::Trap& trap : diagnosis.traps) out += paragraph("Note: " + trap.sentence);
   return out;

@@ -24,7 +24,8 @@ svg{width:100%;height:auto;display:block}svg text{font-size:13px;fill:var(--dim)
 .legend{color:var(--dim);font-size:.85rem;margin:.4rem 0 0;display:flex;flex-wrap:wrap;gap:.1rem 1rem}.key{display:inline-block;width:.75em;height:.75em;border-radius:2px;margin-right:.35em}
 .mark{background:var(--c4)}.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}td.n{text-align:right;font-variant-numeric:tabular-nums}
-code{font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:.88em;overflow-wrap:anywhere}.dim{color:var(--dim)}
+table code{overflow-wrap:normal;white-space:nowrap}th{white-space:nowrap}td{max-width:30rem}td.why{min-width:15rem}
+code{font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:.88em}pre code,p code{overflow-wrap:anywhere}.dim{color:var(--dim)}
 details{margin:.6rem 0}summary{cursor:pointer;font-weight:600}footer{color:var(--dim);font-size:.85rem;margin:2rem 0 1rem}
 polyline{fill:none;stroke-width:1.6;vector-effect:non-scaling-stroke}
 .c0{background:var(--c0)}.c1{background:var(--c1)}.c2{background:var(--c2)}.c3{background:var(--c3)}.c4{background:var(--c4)}.c5{background:var(--c5)}.c6{background:var(--c6)}.c7{background:var(--c7)}.c8{background:var(--c8)}.c9{background:var(--c9)}.c10{background:var(--c10)}.c11{background:var(--c11)}

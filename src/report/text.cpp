@@ -61,7 +61,7 @@ std::string suggestion_line(const doctor::Suggestion& s, int width) {
       s.effect == config::Effect::Nothing ? "" : fmt::format(" Changes {}.", config::effect_name(s.effect));
   std::string out =
       wrap_text(fmt::format("{:>+7.1f} %  {}={}", 100 * s.predicted_gain, s.option, s.value), width, "  ");
-  return out + wrap_text(fmt::format("{}.{}", s.reason, changes), width, "             ");
+  return out + wrap_text(fmt::format("{}.{}", s.reason, changes), width, "          ");
 }
 
 std::string suggestions_text(const doctor::Diagnosis& diagnosis, int width) {
