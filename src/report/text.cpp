@@ -7,29 +7,11 @@
 #include "measure/phases.h"
 #include "report/page.h"
 #include "report/tuned.h"
+#include "report/wrap.h"
 
 namespace redline::report {
 
 namespace {
-
-std::string wrap_text(const std::string& text, int width, const std::string& indent = "") {
-  std::string out, line = indent;
-  for (const std::string& word : split(printable(text), ' ')) {
-    if (static_cast<int>(line.size() + word.size()) + 1 > width && line.size() > indent.size()) {
-      out += line + "\n";
-      line = indent;
-    }
-    line += (line.size() > indent.size() ? " " : "") + word;
-  }
-  return out + line + "\n";
-}
-
-// A list item, its later lines indented like the first.
-std::string wrap_item(const std::string& text, int width) {
-  std::string out = wrap_text(text, width, "    ");
-  out[2] = '-';
-  return out;
-}
 
 std::string phase_bars(const doctor::Observation& seen, int width) {
   std::string out;

@@ -8,6 +8,7 @@
 #include "core/strings.h"
 #include "report/chart.h"
 #include "report/escape.h"
+#include "report/wrap.h"
 
 namespace redline::report {
 
@@ -36,22 +37,6 @@ std::string break_even_sentence(const measure::TuneCard& card) {
                      format_count(*samples), format_seconds(b.best_finish_seconds()),
                      format_seconds(finish(card.promised_ratio.high)), format_seconds(finish(card.promised_ratio.low)),
                      format_seconds(b.baseline_finish_seconds()));
-}
-
-// Lines of at most `width`, broken at spaces where there are any.
-std::string indented(std::string_view text, size_t width) {
-  std::string out;
-  while (!text.empty()) {
-    size_t end = text.size();
-    if (end > width) {
-      end = text.rfind(' ', width);
-      if (end == std::string_view::npos || end == 0) end = width;
-    }
-    out += "    " + std::string(text.substr(0, end)) + "\n";
-    text.remove_prefix(end);
-    while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  }
-  return out;
 }
 
 IntervalChart ledger_chart(const measure::Ledger& ledger) {
@@ -131,19 +116,21 @@ std::string tuned_html(const measure::TuneCard& card) {
 }
 
 std::string tuned_text(const measure::TuneCard& card, int width) {
-  std::string out = fmt::format("{}\n\n", break_even_sentence(card));
+  std::string out = wrap_text(break_even_sentence(card), width) + "\n";
   for (const LedgerLine& line : ledger_lines(card.ledger)) {
-    out += fmt::format("{} {}\n", line.in_best ? "*" : " ",
-                       printable(line.name).substr(0, static_cast<size_t>(std::max(20, width - 2))));
-    const std::string facts = fmt::format(
-        "claim {} | predicted {} | measured {} | {}", line.claim.empty() ? "-" : line.claim,
-        line.predicted.empty() ? "-" : line.predicted, line.measured.empty() ? "-" : line.measured, line.verdict);
-    out += indented(facts, static_cast<size_t>(std::max(20, width - 4)));
+    std::string name = wrap_text(line.name, width, "  ");
+    if (line.in_best) name[0] = '*';
+    out += name;
+    out += wrap_text(fmt::format("claim {} | predicted {} | measured {} | {}", line.claim.empty() ? "-" : line.claim,
+                                 line.predicted.empty() ? "-" : line.predicted,
+                                 line.measured.empty() ? "-" : line.measured, line.verdict),
+                     width, "    ");
   }
   if (card.certificate)
-    out += fmt::format("\nCertificate: {}. {}\n", measure::certificate_kind_name(card.certificate->kind),
-                       printable(card.certificate->reason));
-  for (const std::string& note : card.notes) out += "Note: " + printable(note) + "\n";
+    out += "\n" + wrap_text(fmt::format("Certificate: {}. {}", measure::certificate_kind_name(card.certificate->kind),
+                                        card.certificate->reason),
+                            width);
+  for (const std::string& note : card.notes) out += wrap_text("Note: " + note, width);
   return out;
 }
 

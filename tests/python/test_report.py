@@ -128,7 +128,7 @@ def test_the_card_is_in_every_form(runs, tmp_path):
     page = tmp_path / "report.html"
     text = redline("report", runs["tuned"], "--html", page).stdout
     for field in fields:
-        assert field in text.replace("\n    ", "") and field in page.read_text()
+        assert field in text.replace("\n  ", "") and field in page.read_text()
     assert "Certificate" in text and "Certificate" in page.read_text()
 
 
