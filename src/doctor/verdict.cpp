@@ -22,7 +22,7 @@ const char* limit_name(Limit limit) {
     case Limit::Cadence:
       return "cadence-bound";
     case Limit::SmallBatch:
-      return "batch too small";
+      return "small-batch-bound";
     case Limit::Padding:
       return "padding-bound";
     case Limit::Oversubscribed:

@@ -22,7 +22,7 @@ namespace {
 
 using measure::StepRow;
 
-std::string heading(const char* text) { return fmt::format("<h2>{}</h2>", text); }
+std::string heading(const std::string& text) { return "<h2>" + escape_html(text) + "</h2>"; }
 std::string paragraph(const std::string& text) { return "<p>" + escape_html(text) + "</p>"; }
 
 // The last part of a path, where that tells the runs apart.
@@ -146,9 +146,9 @@ std::string words(std::string name) {
   return name;
 }
 
-std::string diagnosis_section(const RunPart& run) {
+std::string diagnosis_section(const Page& page, const RunPart& run) {
   const doctor::Diagnosis& diagnosis = *run.diagnosis;
-  std::string out = heading("Diagnosis") +
+  std::string out = heading(page.runs.size() > 1 ? "Diagnosis of " + label_of(page, run) : "Diagnosis") +
                     paragraph(fmt::format("{} (confidence {:.0f} %)", diagnosis.sentence, 100 * diagnosis.confidence));
   if (!diagnosis.ceilings.empty()) {
     IntervalChart chart{"Ceilings: what making one part free would gain at most", "", {}};
@@ -236,7 +236,7 @@ std::string render_html(const Page& page) {
   out += overview(page) + heading("The step") + waterfall(page) + loader_stages(page);
   for (const RunPart& run : page.runs) out += timeline(page, run);
   for (const RunPart& run : page.runs)
-    if (run.diagnosis) out += diagnosis_section(run);
+    if (run.diagnosis) out += diagnosis_section(page, run);
   for (const RunPart& run : page.runs) out += operators_section(run);
   for (const RunPart& run : page.runs)
     if (run.card) out += tuned_html(*run.card);
