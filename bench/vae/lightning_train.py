@@ -138,7 +138,8 @@ def main():
     trainer.fit(Module(model, a.steps), loader)
     seconds = clock.last - clock.first
     steps = a.steps - a.warm_up
-    figures = {"sequences_per_second": clock.sequences / seconds, "step_seconds": seconds / steps, "padding_share": 1 - clock.real / clock.padded,
+    figures = {"sequences_per_second": clock.sequences / seconds, "tokens_per_second": clock.real / seconds, "step_seconds": seconds / steps,
+               "padding_share": 1 - clock.real / clock.padded,
                "peak_rss_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
     if monitor:
         figures |= {"monitor_share": monitor.seconds / (figures["step_seconds"] * a.steps), "looks": monitor.looks,

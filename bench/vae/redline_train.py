@@ -29,7 +29,8 @@ def main(redline, folder, steps, warm_up, *overrides):
     timed = rows[rows["step"] > warm_up]
     seconds = (timed["begin"][-1] + timed["wall"][-1] - timed["begin"][0]) * 1e-9
     monitor = timed["phase"][:, PHASES.index("monitor")] * 1e-9
-    figures = {"sequences_per_second": float(timed["samples"].sum() / seconds), "step_seconds": seconds / len(timed),
+    figures = {"sequences_per_second": float(timed["samples"].sum() / seconds), "tokens_per_second": float(timed["items"].sum() / seconds),
+               "step_seconds": seconds / len(timed),
                "padding_share": float(1 - timed["items"].sum() / timed["padded"].sum()), "peak_rss_bytes": int(rows["rss"].max()),
                "peak_tensor_bytes": int(rows["peak"].max()), "monitor_share": float(monitor.sum() / seconds),
                "looks": int((monitor > 1e-5).sum()), "monitor_seconds": float(monitor.sum())}

@@ -213,3 +213,34 @@ def test_long_sequences_are_cut_and_said(tmp_path):
     log = train(tmp_path, "--num_workers", "1", "--precision", "32", "--max_sequence_length", "100", "~model.validation_ds", data=data)
     assert "Sequences of more than 98 steps are cut (model.max_sequence_length 100, start and end included); the first is row 63 with 5000." in log
     assert "Bad sample" not in log
+
+
+def metric_names(folder):
+    return {json.loads(line).get("name") for line in (folder / "metrics.jsonl").read_text().splitlines()}
+
+
+@pytest.mark.parametrize("words", [
+    ["model.architecture=lstm", "model.lstm.embed_dim=8", "model.lstm.encoder_hidden=12", "model.lstm.decoder_hidden=12"],
+    ["model.aggressive.enabled=true", "model.aggressive.max_inner_steps=2", "model.kl_schedule.kind=constant"],
+    ["model.kl_schedule.kind=cyclical", "model.free_bits.mode=per_dimension"], ["model.free_bits.mode=clamp", "model.pooling=mean"]],
+    ids=["lstm", "aggressive", "cyclical", "clamp"])
+def test_variants_train_and_generate(tmp_path, good, words):
+    train(tmp_path, *words, "trainer.max_steps=4", "model.monitor.update_frequency=2", "--precision", "32", "--num_workers", "1", data=good, validation=good)
+    assert "posterior/kl" in metric_names(tmp_path / "sequence-vae")
+    done = subprocess.run([REDLINE, "sample", tmp_path / "sequence-vae", "--num", "2", "--json"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and len(json.loads(done.stdout)["prior"]) == 2, done.stderr
+
+
+def test_without_the_monitor_nothing_of_it_is_recorded(tmp_path, good):
+    train(tmp_path, "--disable_metrics_monitoring", "trainer.max_steps=4", "model.monitor.update_frequency=2", "--precision", "32", "--num_workers",
+          "1", "~model.validation_ds", data=good)
+    assert not any((name or "").startswith("posterior/") for name in metric_names(tmp_path / "sequence-vae"))
+
+
+def test_a_run_continues_with_its_verdict(tmp_path, good):
+    words = ["model.monitor.update_frequency=2", "model.kl_schedule.kind=constant", "model.monitor.active_variance=1e9", "--precision", "32",
+             "--num_workers", "1", "~model.validation_ds"]
+    first = train(tmp_path, *words, "trainer.max_steps=4", "trainer.max_epochs=2", data=good)
+    assert "posterior collapse" not in first  # two looks are no streak of three
+    second = train(tmp_path, *words, "trainer.max_steps=8", "trainer.max_epochs=2", data=good)
+    assert "posterior collapse (full) since step 2: no active unit" in second
