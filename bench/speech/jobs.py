@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-CLIPS = 96  # a multiple of every batch used, so that drop_last drops nothing
+CLIPS, TURN = 96, 48  # clips of the manifest, and per measured turn; multiples of every batch used, so that drop_last drops nothing
 
 
 def clips(env):
@@ -30,7 +30,7 @@ def tars(env):
     return folder
 
 
-def redline(env, *overrides, count=CLIPS):
+def redline(env, *overrides, count=TURN):
     folder = clips(env)
     return [sys.executable, HERE / "redline_train.py", env.redline, folder / "train_manifest.json", folder / "noise_manifest.json", count, *overrides]
 
@@ -69,4 +69,4 @@ class Server:
 def nemo(env, *words):
     folder = clips(env)
     return Server(env, "nemo_train.py", "--manifest", folder / "train_manifest.json", "--noise", folder / "noise_manifest.json", *words,
-                  warm_up=16, ask=CLIPS)
+                  warm_up=16, ask=TURN)

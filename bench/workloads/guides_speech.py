@@ -6,8 +6,6 @@ from frame import Bar, ROOT, Workload
 sys.path.insert(0, str(ROOT / "bench/speech"))
 import jobs  # noqa: E402
 
-COUNT = 48
-
 
 def settings(batch, workers, *more):
     return [f"model.train_ds.batch_size={batch}", f"model.train_ds.num_workers={workers}", *more]
@@ -16,7 +14,7 @@ def settings(batch, workers, *more):
 def workload(env):
     def run(*overrides):
         plain = [] if any("num_buckets" in word for word in overrides) else ["model.train_ds.num_buckets=1"]
-        return jobs.redline(env, *plain, *overrides, count=COUNT)
+        return jobs.redline(env, *plain, *overrides)
 
     validated = [f"model.validation_ds.manifest_filepath={jobs.clips(env) / 'validation_manifest.json'}", "trainer.limit_val_batches=1.0"]
     tars = jobs.tars(env)

@@ -258,7 +258,7 @@ struct BackwardTile {
       }
       kernels::depthwise_row_backward_input(rows, g.width(level), g.width(level + 1), g.pad,
                                             next.depthwise.const_data_ptr<float>(), activation, g.channels,
-                                            gz.data() + (t - tile.begin) * g.row_size(level));
+                                            worker.zeros.data(), gz.data() + (t - tile.begin) * g.row_size(level));
     }
   }
 
@@ -295,7 +295,7 @@ struct BackwardTile {
                                                sums.depthwise.mutable_data_ptr<float>());
       }
       kernels::depthwise_row_backward_input(rows, g.width(1), g.width(2), g.pad, s.depthwise.const_data_ptr<float>(),
-                                            activation, g.channels, stem_gradient.data());
+                                            activation, g.channels, worker.zeros.data(), stem_gradient.data());
       stem_weights(tile.clip, t, stem_gradient.data());
     }
   }

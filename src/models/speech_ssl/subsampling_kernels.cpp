@@ -72,26 +72,39 @@ void depthwise_row(const float* const in_rows[3], int64_t features_in, int64_t f
   }
 }
 
-// out = relu'(activation) * sum_i g[i] * w[i] for one to four terms.
+// out = relu'(activation) * sum_i g[i] * w[i] for one to four terms. The sum is taken either way: a load behind a
+// condition would keep the loop scalar.
 REDLINE_SIMD_CLONES
-void gated_sum(const float* const* g, const float* const* w, int64_t terms, const float* __restrict activation,
-               int64_t n, float* __restrict out) {
-  const float *g0 = g[0], *w0 = w[0];
-  if (terms == 1) {
-    for (int64_t c = 0; c < n; ++c) out[c] = activation[c] <= 0.0f ? 0.0f : g0[c] * w0[c];
-  } else if (terms == 2) {
-    const float *g1 = g[1], *w1 = w[1];
-    for (int64_t c = 0; c < n; ++c) out[c] = activation[c] <= 0.0f ? 0.0f : g0[c] * w0[c] + g1[c] * w1[c];
-  } else {
-    const float *g1 = g[1], *w1 = w[1], *g2 = g[2], *w2 = w[2], *g3 = g[3], *w3 = w[3];
-    for (int64_t c = 0; c < n; ++c)
-      out[c] = activation[c] <= 0.0f ? 0.0f : g0[c] * w0[c] + g1[c] * w1[c] + g2[c] * w2[c] + g3[c] * w3[c];
+void gated_sum1(const float* __restrict g, const float* __restrict w, const float* __restrict activation, int64_t n,
+                float* __restrict out) {
+  for (int64_t c = 0; c < n; ++c) {
+    const float sum = g[c] * w[c];
+    out[c] = activation[c] <= 0.0f ? 0.0f : sum;
+  }
+}
+REDLINE_SIMD_CLONES
+void gated_sum2(const float* const* g, const float* const* w, const float* __restrict activation, int64_t n,
+                float* __restrict out) {
+  const float* __restrict g0 = g[0], * __restrict g1 = g[1], * __restrict w0 = w[0], * __restrict w1 = w[1];
+  for (int64_t c = 0; c < n; ++c) {
+    const float sum = g0[c] * w0[c] + g1[c] * w1[c];
+    out[c] = activation[c] <= 0.0f ? 0.0f : sum;
+  }
+}
+REDLINE_SIMD_CLONES
+void gated_sum4(const float* const* g, const float* const* w, const float* __restrict activation, int64_t n,
+                float* __restrict out) {
+  const float* __restrict g0 = g[0], * __restrict g1 = g[1], * __restrict g2 = g[2], * __restrict g3 = g[3];
+  const float* __restrict w0 = w[0], * __restrict w1 = w[1], * __restrict w2 = w[2], * __restrict w3 = w[3];
+  for (int64_t c = 0; c < n; ++c) {
+    const float sum = g0[c] * w0[c] + g1[c] * w1[c] + g2[c] * w2[c] + g3[c] * w3[c];
+    out[c] = activation[c] <= 0.0f ? 0.0f : sum;
   }
 }
 
 void depthwise_row_backward_input(const float* const grad_rows[3], int64_t features_in, int64_t features_out,
                                   int64_t pad_left, const float* weight, const float* activation, int64_t channels,
-                                  float* grad_in) {
+                                  const float* zeros, float* grad_in) {
   for (int64_t f = 0; f < features_in; ++f) {
     const float *g[4], *w[4];
     int64_t terms = 0;
@@ -105,17 +118,15 @@ void depthwise_row_backward_input(const float* const grad_rows[3], int64_t featu
       }
     }
     float* out = grad_in + f * channels;
-    if (terms == 0) {
-      std::memset(out, 0, static_cast<size_t>(channels) * sizeof(float));
-      continue;
+    const float* a = activation + f * channels;
+    if (terms == 3) {  // at an edge
+      g[3] = w[3] = zeros;
+      terms = 4;
     }
-    if (terms == 3) {  // at an edge: one product twice with a zero weight would need a buffer, two calls do not
-      gated_sum(g, w, 2, activation + f * channels, channels, out);
-      const float *last_g = g[2], *last_w = w[2], *a = activation + f * channels;
-      for (int64_t c = 0; c < channels; ++c) out[c] += a[c] <= 0.0f ? 0.0f : last_g[c] * last_w[c];
-      continue;
-    }
-    gated_sum(g, w, terms, activation + f * channels, channels, out);
+    if (terms == 0) std::memset(out, 0, static_cast<size_t>(channels) * sizeof(float));
+    if (terms == 1) gated_sum1(g[0], w[0], a, channels, out);
+    if (terms == 2) gated_sum2(g, w, a, channels, out);
+    if (terms == 4) gated_sum4(g, w, a, channels, out);
   }
 }
 

@@ -36,10 +36,10 @@ void depthwise_row(const float* const in_rows[3], int64_t features_in, int64_t f
 
 // The transposed depthwise layer for one input row t: grad_in[f][C] = sum over the outputs that read it, zero where
 // activation is 0 (the ReLU before the layer). grad_rows(kt) = gradient row of output (t + pad - kt) / 2, null where
-// there is none.
+// there is none; zeros = `channels` zeros.
 void depthwise_row_backward_input(const float* const grad_rows[3], int64_t features_in, int64_t features_out,
                                   int64_t pad_left, const float* weight, const float* activation, int64_t channels,
-                                  float* grad_in);
+                                  const float* zeros, float* grad_in);
 
 // grad_weight[kt*3+kf][C] += sum_f grad_row[f][C] * in_row[2f - pad + kf][C] for one kt.
 void depthwise_row_backward_weight(const float* grad_row, const float* in_row, int64_t kt, int64_t features_in,
