@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
 
   std::atomic<int64_t> decoded = 0;
   std::atomic<bool> failed = false;
-  const int64_t begin = now_ns();
+  const int64_t begin = now_ns(), cpu_begin = process_cpu_ns();
   const auto decode = [&](int thread) {
     cpu_set_t core;
     CPU_ZERO(&core);
@@ -52,6 +52,9 @@ int main(int argc, char** argv) {
     std::fputs("error: a clip could not be decoded\n", stderr);
     return 1;
   }
-  std::printf("{\"samples_per_second\": %.3f}\n", static_cast<double>(decoded) / seconds_between(begin, now_ns()));
+  const double samples = static_cast<double>(decoded);
+  std::printf("{\"samples_per_second\": %.3f, \"cpu_seconds_per_1000_samples\": %.5f}\n",
+              samples / seconds_between(begin, now_ns()),
+              static_cast<double>(process_cpu_ns() - cpu_begin) * 1e-6 / samples);
   return 0;
 }

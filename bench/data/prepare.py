@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-SECONDS = 4
+SECONDS = 2.5
 
 
 def once(folder, command):

@@ -9,7 +9,7 @@ import prepare  # noqa: E402
 
 def workload(env):
     folder = prepare.trained_on(env, "images", prepare.pictures(env))
-    keys = f"path: {folder}\nbatch_size: 32\nshuffle: true\nimage_size: 224\nprefetch_factor: 2\n"
+    keys = f"path: {folder}\nbatch_size: 32\nshuffle: true\nimage_size: 224\nprefetch_factor: 1\n"
     variants = {f"redline_{mode}": prepare.redline(env, f"data_jpeg_{mode}", keys + f"decode: {mode}\n", "images", 2) for mode in ("exact", "fast")}
     peers = {f"torch_{w}": prepare.peer(env, "torch_jpeg.py", folder, w, 32) for w in (0, 1, 2, 4)}
     best = "|".join(peers)

@@ -10,7 +10,7 @@ import prepare  # noqa: E402
 def workload(env):
     manifest = prepare.trained_on(env, "speech", prepare.speech(env))
     tars = prepare.once(env.work / "tars", [env.redline, "data", "tar", manifest, "--out", "@OUT@", "--format", "webdataset", "--num-shards", 16])
-    text = f"path: {tars}/shard-{{000000..000015}}.tar\nbatch_size: 8\nshuffle: true\nmin_audio_len_secs: 0\nprefetch_factor: 4\n"
+    text = f"path: {tars}/shard-{{000000..000015}}.tar\nbatch_size: 8\nshuffle: true\nmin_audio_len_secs: 0\nprefetch_factor: 1\n"
     peers = {f"webdataset_{w}": prepare.peer(env, "webdataset_flac.py", tars, w, 8) for w in (0, 1, 2, 4)}
     best = "|".join(peers)
     return Workload(

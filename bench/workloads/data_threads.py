@@ -9,8 +9,8 @@ import prepare  # noqa: E402
 
 def workload(env):
     manifest = prepare.trained_on(env, "speech", prepare.speech(env))
-    text = f"manifest_filepath: {manifest}\nbatch_size: 8\nshuffle: true\nmin_audio_len_secs: 0\nprefetch_factor: 4\n"
-    peers = {f"{name}_{t}": prepare.peer(env, f"{name}_flac.py", manifest, t, 8) for name in ("spdl", "grain") for t in (2, 4)}
+    text = f"manifest_filepath: {manifest}\nbatch_size: 8\nshuffle: true\nmin_audio_len_secs: 0\nprefetch_factor: 1\n"
+    peers = {f"{name}_{t}": prepare.peer(env, f"{name}_flac.py", manifest, t, 8) for name in ("spdl", "grain") for t in (2,)}
     return Workload(
         "data_threads", "FLAC manifest, batch 8, float32 mono, against SPDL 0.8 and Grain 0.2 with soundfile in threads.",
         {"redline": prepare.redline(env, "data_flac", text, "audio", 2), **peers},

@@ -3,6 +3,9 @@
 // epoch.
 #include "data/array.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -50,34 +53,56 @@ void* aligned_block(size_t bytes) {
   return memory;
 }
 
-// Blocks in quarter-octave size classes, so at most a fifth of a block is unused. Threads: any.
+// Straight from the kernel: malloc keeps tens of MiB of freed blocks of such sizes for itself.
+void* map_pages(size_t bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return memory;
+}
+
+// Blocks in quarter-octave size classes. A block of a class up to an octave above serves too: clips and batches differ
+// in size, and without that every size would keep blocks of its own. What is kept for reuse stays below half of what is
+// in use: a loader in its stride gives back one batch when it takes the next. Threads: any.
 class BlockPool {
  public:
-  static constexpr size_t kSmallest = size_t{64} << 10, kKeptBytes = size_t{96} << 20;
+  static constexpr size_t kSmallest = size_t{64} << 10, kLargest = size_t{96} << 20, kAlwaysKept = size_t{16} << 20;
+
+  struct Block {
+    void* memory;
+    size_t bytes;
+  };
 
   static size_t block_bytes(size_t bytes) {
     const size_t step = std::bit_floor(bytes) / 4;
     return (bytes + step - 1) / step * step;
   }
 
-  void* take(size_t block) {
+  Block take(size_t bytes) {
     {
       const std::lock_guard lock(mutex_);
-      auto& blocks = free_[slot(block)];
-      if (!blocks.empty()) {
+      size_t block = bytes;
+      for (int step = 0; step < 4; ++step, block = block_bytes(block + 1)) {
+        auto& blocks = free_[slot(block)];
+        if (blocks.empty()) continue;
         void* memory = blocks.back();
         blocks.pop_back();
         kept_bytes_ -= block;
-        return memory;
+        used_bytes_ += block;
+        return {memory, block};
       }
     }
-    return aligned_block(block);
+    void* memory = map_pages(bytes);
+    const std::lock_guard lock(mutex_);
+    used_bytes_ += bytes;
+    return {memory, bytes};
   }
 
   void give(void* memory, size_t block) noexcept {
     {
       const std::lock_guard lock(mutex_);
-      if (kept_bytes_ + block <= kKeptBytes) {
+      const size_t limit = std::max(kAlwaysKept, used_bytes_ / 2);
+      used_bytes_ -= block;
+      if (kept_bytes_ + block <= limit) {
         auto& blocks = free_[slot(block)];
         if (blocks.size() < blocks.capacity()) {
           blocks.push_back(memory);
@@ -86,7 +111,7 @@ class BlockPool {
         }
       }
     }
-    std::free(memory);
+    ::munmap(memory, block);
   }
 
   BlockPool() {
@@ -103,7 +128,7 @@ class BlockPool {
 
   std::mutex mutex_;
   std::vector<void*> free_[kSlots];
-  size_t kept_bytes_ = 0;
+  size_t kept_bytes_ = 0, used_bytes_ = 0;
 };
 
 // Never destroyed: arrays in static storage may outlive any order of destruction.
@@ -124,9 +149,9 @@ Array Array::wrap(Dtype dtype, Shape shape, std::shared_ptr<void> memory) {
 }
 
 std::shared_ptr<void> allocate_block(size_t bytes) {
-  if (bytes >= BlockPool::kSmallest && bytes <= BlockPool::kKeptBytes) {
-    const size_t block = BlockPool::block_bytes(bytes);
-    return {block_pool().take(block), [block](void* memory) { block_pool().give(memory, block); }};
+  if (bytes >= BlockPool::kSmallest && bytes <= BlockPool::kLargest) {
+    const BlockPool::Block block = block_pool().take(BlockPool::block_bytes(bytes));
+    return {block.memory, [size = block.bytes](void* memory) { block_pool().give(memory, size); }};
   }
   return {aligned_block((bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0)), std::free};
 }
