@@ -94,6 +94,21 @@ std::vector<double> per_samples(const LossCurve& curve, double bin_samples, size
   return means;
 }
 
+namespace {
+
+LossCurve reference_losses(const JobSource& jobs, const EvidenceOptions& options, const std::vector<std::string>& typed,
+                           bool perturb = false) {
+  const std::string key =
+      fmt::format("{} {} {}", options.steps, perturb ? "perturbed" : "", typed.empty() ? std::string() : typed[0]);
+  if (options.known != nullptr)
+    if (const auto found = options.known->find(key); found != options.known->end()) return found->second;
+  LossCurve curve = run_losses(jobs, {}, typed, options.steps, perturb);
+  if (options.known != nullptr) (*options.known)[key] = curve;
+  return curve;
+}
+
+}  // namespace
+
 measure::Certificate certify_curve(const JobSource& jobs, const std::function<LossCurve(int64_t)>& run_winner,
                                    Effect effect, bool same_samples, const EvidenceOptions& options) {
   CertificateEvidence evidence;
@@ -102,7 +117,7 @@ measure::Certificate certify_curve(const JobSource& jobs, const std::function<Lo
   measure::Certificate certificate;
   certificate.consent = options.consent;
   const bool exact = effect == Effect::Nothing || effect == Effect::Numerics;
-  const LossCurve reference = run_losses(jobs, {}, {}, options.steps);
+  const LossCurve reference = reference_losses(jobs, options, {});
   std::string source;
   if (exact) {
     const LossCurve winner = run_winner(options.steps);
@@ -112,8 +127,8 @@ measure::Certificate certify_curve(const JobSource& jobs, const std::function<Lo
     const int64_t threads = job->trainer().intra_op_threads.value();
     const int64_t other = threads > 1 ? threads - 1 : 2;
     evidence.reference_noise.push_back(
-        run_losses(jobs, {}, {fmt::format("trainer.intra_op_threads={}", other)}, options.steps).losses);
-    evidence.reference_noise.push_back(run_losses(jobs, {}, {}, options.steps, /*perturb=*/true).losses);
+        reference_losses(jobs, options, {fmt::format("trainer.intra_op_threads={}", other)}).losses);
+    evidence.reference_noise.push_back(reference_losses(jobs, options, {}, /*perturb=*/true).losses);
     source = fmt::format("the reference with {} instead of {} threads, and with every weight's last bit moved", other,
                          threads);
     // Losses of equal bits over other samples would be luck; how many samples a step had must agree too.
@@ -129,7 +144,7 @@ measure::Certificate certify_curve(const JobSource& jobs, const std::function<Lo
     evidence.winner = per_samples(winner, bin, bins);
     for (int seed = 1; seed <= options.seeds; ++seed)
       evidence.reference_seeds.push_back(
-          per_samples(run_losses(jobs, {}, {fmt::format("seed={}", 1000 + seed)}, options.steps), bin, bins));
+          per_samples(reference_losses(jobs, options, {fmt::format("seed={}", 1000 + seed)}), bin, bins));
     source = fmt::format("{} other seeds of the reference", options.seeds);
   }
   const CertificateJudgement judgement = judge_certificate(evidence);

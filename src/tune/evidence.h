@@ -3,18 +3,15 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "measure/certificate.h"
 #include "tune/certify.h"
 #include "tune/job_view.h"
 
 namespace redline::tune {
-
-struct EvidenceOptions {
-  int64_t steps = 10;    // of the reference
-  int seeds = 3;         // besides the reference's own, for order and optimisation
-  bool consent = false;  // to optimisation
-};
 
 // What the winner's switches change, the strongest of them; a precision is held to the curve like an order, since its
 // rounding is not the reference's.
@@ -26,6 +23,16 @@ struct LossCurve {
 };
 LossCurve run_losses(const JobSource& jobs, const Setting& setting, const std::vector<std::string>& typed,
                      int64_t steps, bool perturb = false);
+// Runs of the reference, kept so that the next winner is judged by the same ones.
+using ReferenceCurves = std::map<std::string, LossCurve>;
+
+struct EvidenceOptions {
+  int64_t steps = 10;                // of the reference
+  int seeds = 3;                     // besides the reference's own, for order and optimisation
+  bool consent = false;              // to optimisation
+  ReferenceCurves* known = nullptr;  // may be null
+};
+
 // Mean losses per bin of `bin_samples` samples: curves of different batches on one scale.
 std::vector<double> per_samples(const LossCurve& curve, double bin_samples, size_t bins);
 

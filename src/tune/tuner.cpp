@@ -271,11 +271,13 @@ bool Tuner::take_next_best(std::vector<Setting>& rejected) {
 void Tuner::prove() {
   pool_->drop_all();
   std::vector<Setting> rejected;
+  ReferenceCurves known;
   const double per_proof = kCertificateShare * request_.budget_seconds / 1.5;
   for (int round = 0; round < kMostCertificates && !best_.empty(); ++round) {
     const config::Effect effect = strongest_effect(members(best_));
     EvidenceOptions options;
     options.consent = request_.allow.optimisation;
+    options.known = &known;
     const bool exact = effect == config::Effect::Nothing || effect == config::Effect::Numerics;
     const double runs = exact ? 4.5 : 2.5 + options.seeds;
     const double step = std::max(1e-4, observed_.seen.step_seconds);
