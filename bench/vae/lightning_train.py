@@ -9,6 +9,7 @@ import collections
 import json
 import logging
 import math
+import pathlib
 import resource
 import time
 import warnings
@@ -17,6 +18,7 @@ warnings.filterwarnings("ignore")
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
 import lightning.pytorch as pl  # noqa: E402
+import pyarrow  # noqa: E402
 import pyarrow.parquet  # noqa: E402
 import torch  # noqa: E402
 
@@ -27,7 +29,8 @@ START, END = 1, 2
 
 class Rows(torch.utils.data.Dataset):
     def __init__(self, folder, longest):
-        lists = pyarrow.parquet.read_table(folder, columns=["tokens"]).column("tokens").combine_chunks()
+        files = sorted(pathlib.Path(folder).glob("*.parquet"))
+        lists = pyarrow.concat_tables(pyarrow.parquet.read_table(f, columns=["tokens"]) for f in files).column("tokens").combine_chunks()
         self.offsets, self.longest = lists.offsets.to_numpy(), longest
         self.values = torch.from_numpy(lists.values.to_numpy(zero_copy_only=True)).long()
 

@@ -28,7 +28,10 @@ struct LengthsHead {
   uint32_t crc, unused;
 };
 
-std::filesystem::path lengths_path(const ParquetFiles::File& file) { return file.path.string() + ".redline.len"; }
+// Hidden: readers that take every file of a folder as Parquet (pyarrow, Spark) skip names that begin with a dot.
+std::filesystem::path lengths_path(const ParquetFiles::File& file) {
+  return file.path.parent_path() / ("." + file.path.filename().string() + ".redline.len");
+}
 
 std::optional<std::vector<uint32_t>> load_lengths(const ParquetFiles::File& file, uint64_t column, uint64_t count) {
   std::error_code code;

@@ -1,5 +1,5 @@
 // The length of every row of a Parquet set, read once: from the levels of a list column, or from an integer column that
-// holds lengths. Kept beside each file as <file>.redline.len when the folder is writable, keyed by the file's size and
+// holds lengths. Kept beside each file as .<file>.redline.len when the folder is writable, keyed by the file's size and
 // mtime and the column.
 #pragma once
 

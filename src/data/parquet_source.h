@@ -1,6 +1,6 @@
 // Rows of Parquet files as samples: sequence columns (lists of integers or floats, every legacy layout) and scalar
-// columns, read by row group with column projection. Decoded row groups sit in a cache with a byte limit; rows are
-// views onto them, so a row costs no copy.
+// columns, read by row group with column projection. Decoded row groups sit in a cache with a byte limit, lists of
+// integers in as few bytes as they need; other rows are views onto them, so a row costs no copy.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct ParquetOptions {
   std::string length_column;
   uint64_t max_buffer_bytes = uint64_t{2} << 30;  // of decoded row groups; at least one is always held
   bool widen_integers = false;                    // hand out 32-bit integers as I64
-  bool cache_lengths = true;                      // keep lengths beside the files (<file>.redline.len) when writable
+  bool cache_lengths = true;                      // keep lengths beside the files (.<file>.redline.len) when writable
 };
 
 class ParquetSource : public Source, public BatchReader {

@@ -120,7 +120,7 @@ TEST_F(ParquetSourceTest, RowsAreViewsAndOutliveTheSource) {
     const ParquetSource source(options(fixture("plain_v1.parquet")));
     auto first = read(source, 3), second = read(source, 3);
     row = *std::get<Sample>(first).find("tokens");
-    EXPECT_EQ(row.data(), std::get<Sample>(second).find("tokens")->data());
+    EXPECT_EQ(std::get<Sample>(first).find("weight")->data(), std::get<Sample>(second).find("weight")->data());
   }
   EXPECT_EQ(values_of(row), expected()["plain_v1"][3]);
 }
@@ -298,7 +298,7 @@ TEST_F(ParquetSourceTest, AFileThatChangesIsNoticed) {
 }
 
 TEST_F(ParquetSourceTest, LengthsAreKeptBesideTheFile) {
-  const fs::path path = folder_ / "x.parquet", side = folder_ / "x.parquet.redline.len";
+  const fs::path path = folder_ / "x.parquet", side = folder_ / ".x.parquet.redline.len";
   fs::copy_file(fixture("nulls.parquet"), path);
   ParquetOptions wanted = options(path.string());
   wanted.cache_lengths = true;
@@ -338,7 +338,7 @@ TEST_F(ParquetSourceTest, TheCacheKeepsItsLimitAndServesManyThreads) {
   wanted.columns = {"tokens"};
   const json rows = expected()["plain_v1"];
   const uint64_t all = ParquetSource(wanted).decoded_bytes();
-  wanted.max_buffer_bytes = all / 2;
+  wanted.max_buffer_bytes = all / 5;
   const ParquetSource source(wanted);
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;

