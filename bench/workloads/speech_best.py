@@ -9,7 +9,7 @@ import jobs  # noqa: E402
 
 def workload(env):
     nemo = {"nemo_b8_w0": jobs.nemo(env, "--batch", 8), "nemo_b8_w2": jobs.nemo(env, "--batch", 8, "--workers", 2),
-            "nemo_b2_x4_w0": jobs.nemo(env, "--batch", 2, "--accumulate", 4)}
+            "nemo_b2_x4_w1": jobs.nemo(env, "--batch", 2, "--accumulate", 4, "--workers", 1)}
     best = "|".join(nemo)
     return Workload(
         "speech_best", "Whole training at 8 clips per optimiser step: FLAC clips of 1.2-12 s with noise, d_model 176, 4 layers, 1024 classes.",
