@@ -167,8 +167,10 @@ void Tuner::measure_machine() {
 
 void Tuner::observe() {
   say("Observing the job as it is ...");
-  const QuietLog quiet;
-  const JobObservation seen = observe_job(jobs_, request_.budget_seconds, request_.memory_bytes);
+  const JobObservation seen = [&] {
+    const QuietLog quiet;
+    return observe_job(jobs_, request_.budget_seconds, request_.memory_bytes);
+  }();
   observed_ = seen.observed;
   memory_limit_ = seen.memory_limit;
   steps_per_epoch_ = static_cast<double>(seen.steps_per_epoch);

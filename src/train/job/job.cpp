@@ -37,12 +37,14 @@ const std::vector<std::string>& unhashed_prefixes() {
 const task::TaskEntry& find_task(const task::Registry& registry, const config::RequestSource& source) {
   if (const auto name = config::peek_request(source, "task")) return registry.find(*name);
   if (!source.file) throw ConfigError("Which job? Give a recipe (a YAML file), or a task with task=NAME.");
-  config::Node file = config::read_yaml_file(*source.file);
+  std::filesystem::path path = *source.file;
+  config::Node file = config::read_yaml_file(path);
   for (int depth = 0; depth < 16; ++depth) {
     if (const task::TaskEntry* entry = registry.recognise(file)) return *entry;
     const config::Node* base = file.find("base");
     if (base == nullptr || !base->is_scalar()) break;
-    file = config::read_yaml_file(source.file->parent_path() / base->text());
+    path = path.parent_path() / base->text();  // relative to the file that names it
+    file = config::read_yaml_file(path);
   }
   std::vector<std::string> names;
   for (const task::TaskEntry& entry : registry.entries()) names.push_back(entry.name);
