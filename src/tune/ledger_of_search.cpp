@@ -17,7 +17,8 @@ namespace {
 // which counts its looks, found one, or where the interval is clear of 1 by more than what is worth keeping.
 LedgerVerdict verdict_of(const Entry& entry) {
   const LedgerVerdict plain = measure::ledger_verdict(*entry.alone);
-  if (plain == LedgerVerdict::Faster && entry.state != EntryState::Better) return LedgerVerdict::NoEffect;
+  if (plain == LedgerVerdict::Faster && entry.state != EntryState::Better)
+    return entry.alone->ratio > 1.02 ? LedgerVerdict::TooNoisy : LedgerVerdict::NoEffect;
   return plain;
 }
 

@@ -175,7 +175,9 @@ void Tuner::observe() {
   memory_limit_ = seen.memory_limit;
   steps_per_epoch_ = static_cast<double>(seen.steps_per_epoch);
   view_.samples = static_cast<int64_t>(steps_per_epoch_ * static_cast<double>(view_.effective_batch()));
-  make_pool(std::clamp(request_.budget_seconds / 300, 0.15, 2.0));
+  // Short turns give more blocks; a turn below a few steps would measure the switch from one trial to the other.
+  make_pool(
+      std::max(std::clamp(request_.budget_seconds / 300, 0.06, 2.0), std::min(0.15, 3 * observed_.seen.step_seconds)));
 }
 
 void Tuner::make_pool(double turn_seconds) {
