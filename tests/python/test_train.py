@@ -68,6 +68,8 @@ def test_tensorboard_reads_scalars_and_histograms(whole):
     assert [p.step for p in points] == list(range(1, 301))
     assert points[-1].value < points[0].value
     assert "weights/first.weight" in tags["histograms"]
+    text = accumulator.Tensors("config")[0].tensor_proto.string_val[0].decode()
+    assert "max_steps: 300" in text
     recorded = losses(whole)
     assert len(recorded) == 300 and abs(recorded[300] - points[-1].value) < 1e-6
 

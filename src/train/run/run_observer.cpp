@@ -29,6 +29,11 @@ RunObserver::RunObserver(measure::RunWriter& writer, task::Task& task, const Run
 
 RunObserver::~RunObserver() = default;
 
+void RunObserver::config(const std::string& yaml) {
+  if (tensorboard_)
+    tensorboard_->text(std::max<int64_t>(0, settings_.resume_step), "config", "```yaml\n" + yaml + "```\n");
+}
+
 void RunObserver::metrics(const LogValues& values) {
   for (const auto& [name, value] : values.metrics) {
     writer_.metric(values.step, name, value);

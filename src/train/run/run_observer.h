@@ -34,6 +34,8 @@ class RunObserver : public LoopObserver {
   ~RunObserver() override;
   // The clock whose phases a trace shows.
   void watch(measure::StepClock& clock) { clock_ = &clock; }
+  // The job's resolved config, for TensorBoard's text page.
+  void config(const std::string& yaml);
 
   void step(const measure::StepRow& row) override;
   bool wants_samples() const override { return sample_log_ != nullptr; }

@@ -198,6 +198,7 @@ RunSummary run_job(Job& job, const RunOptions& options) {
   device::CopyStream stream(settings.device.str());
   Trainer trainer({*task, *train, validation.get(), store.get(), &observer, &stream}, settings);
   observer.watch(trainer.clock());
+  observer.config(job.resolved().dump_yaml());
   if (loaded) {
     trainer.load(loaded->state);
     summary.started_at_step = trainer.position().step;
