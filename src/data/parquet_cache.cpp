@@ -1,6 +1,7 @@
 #include "data/parquet_cache.h"
 
 #include "core/error.h"
+#include "data/parquet_narrow.h"
 
 namespace redline::data {
 
@@ -15,7 +16,10 @@ std::shared_ptr<const DecodedRowGroup> RowGroupCache::decode(size_t group) const
   auto rows = std::make_shared<DecodedRowGroup>();
   try {
     rows->columns = files_.decode(files_.row_groups()[group], widen_integers_);
-    for (const auto& column : rows->columns) rows->num_bytes += column.num_bytes();
+    for (auto& column : rows->columns) {
+      narrow_integers(column);
+      rows->num_bytes += column.num_bytes();
+    }
   } catch (const DataError& error) {
     rows->columns.clear();
     rows->broken = error.what();

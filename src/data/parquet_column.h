@@ -37,9 +37,12 @@ struct ParquetLimits {
   uint64_t max_page_bytes = uint64_t{1} << 30;    // of one allocation for a page
 };
 
+enum class StoredAs : uint8_t { AsIs, U8, I16 };  // data/parquet_narrow.h
+
 struct ParquetColumnData {
   Dtype dtype = Dtype::I64;
   bool is_list = false;
+  StoredAs stored = StoredAs::AsIs;
   std::vector<uint32_t> offsets;  // lists: rows + 1
   std::vector<uint8_t> problems;  // RowProblem per row; empty = none at all
   Array values;                   // of all rows

@@ -9,6 +9,7 @@
 #include "data/parquet_cache.h"
 #include "data/parquet_lengths.h"
 #include "data/parquet_levels.h"
+#include "data/parquet_narrow.h"
 
 namespace redline::data {
 
@@ -202,8 +203,8 @@ void ParquetSource::Impl::collate_list(const std::vector<RowAt>& rows, size_t co
   const auto cut =
       static_cast<uint32_t>(plan.max_length > 0 ? std::min<int64_t>(plan.max_length, UINT32_MAX) : UINT32_MAX);
   struct Piece {
-    const std::byte* begin;
-    uint32_t length;
+    const ParquetColumnData* data;
+    uint32_t first, length;
   };
   thread_local std::vector<Piece> pieces;
   pieces.resize(rows.size());
@@ -212,8 +213,9 @@ void ParquetSource::Impl::collate_list(const std::vector<RowAt>& rows, size_t co
     const ParquetColumnData& data = rows[i].group->columns[column];
     const uint32_t first = data.offsets[rows[i].row];
     const uint32_t length = std::min(data.offsets[rows[i].row + 1] - first, cut);
-    pieces[i] = {static_cast<const std::byte*>(data.values.data()) + size_t{first} * size, length};
-    prefetch_bytes(pieces[i].begin, size_t{length} * size);
+    pieces[i] = {&data, first, length};
+    const size_t stored = stored_size(data);
+    prefetch_bytes(static_cast<const std::byte*>(data.values.data()) + size_t{first} * stored, size_t{length} * stored);
     longest = std::max<int64_t>(longest, length);
     sum += length;
   }
@@ -223,7 +225,7 @@ void ParquetSource::Impl::collate_list(const std::vector<RowAt>& rows, size_t co
   auto* out = static_cast<std::byte*>(values.data());
   for (const Piece& piece : pieces) {
     const size_t bytes = size_t{piece.length} * size;
-    if (bytes > 0) std::memcpy(out, piece.begin, bytes);
+    copy_values(*piece.data, piece.first, piece.length, out);
     const size_t padding = static_cast<size_t>(longest) - piece.length;
     if (padding > 0) fill_padding(out + bytes, padding, columns[column].dtype, field.pad_value);
     out += static_cast<size_t>(longest) * size;
@@ -309,9 +311,15 @@ ReadResult ParquetSource::read(int64_t index, measure::StageClock::Slot& slot) c
   for (size_t c = 0; c < impl.columns.size(); ++c) {
     const ParquetColumnData& data = rows->columns[c];
     const size_t first = data.is_list ? data.offsets[at.row] : at.row;
-    void* begin = static_cast<std::byte*>(data.values.data()) + first * dtype_size(data.dtype);
     Shape shape;
     if (data.is_list) shape.push_back(data.offsets[at.row + 1] - data.offsets[at.row]);
+    if (data.stored != StoredAs::AsIs) {
+      Array values = Array::empty(data.dtype, std::move(shape));
+      copy_values(data, first, static_cast<size_t>(values.numel()), values.data());
+      sample.fields.emplace_back(impl.columns[c].name, std::move(values));
+      continue;
+    }
+    void* begin = static_cast<std::byte*>(data.values.data()) + first * dtype_size(data.dtype);
     sample.fields.emplace_back(impl.columns[c].name,
                                Array::wrap(data.dtype, std::move(shape), std::shared_ptr<void>(rows, begin)));
   }
