@@ -70,6 +70,10 @@ class Campaign:
             return {"contenders": contenders, "rounds": rounds}
         return self.stage("final", make)
 
+    def coverage_so_far(self):
+        path = self.folder / "coverage.json"
+        return json.loads(path.read_text()) if path.exists() else []
+
     def coverage(self, runs=10, budget="14s"):
         def make():
             results = []

@@ -19,9 +19,10 @@ def workload(env):
             figures = {"speed_over_reference": final["rounds"][i][name]}
             figures["search_seconds"] = tune["seconds"] if name == "tuner" else grid["seconds"]
             if name == "tuner":
-                coverage = campaign.coverage()
                 errors = [abs(e) for e in (entry["prediction_error_points"] for entry in tune["answer"]["card"]["ledger"]["entries"]) if e is not None]
-                figures |= {"promises_kept_of_10": sum(r["inside"] for r in coverage), "median_prediction_error_points": statistics.median(errors)}
+                figures["median_prediction_error_points"] = statistics.median(errors)
+                if coverage := campaign.coverage_so_far():
+                    figures["promises_kept_percent"] = 100 * statistics.mean(r["inside"] for r in coverage)
             return figures
         return next_round
 

@@ -379,7 +379,7 @@ void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observe
   const double spread = n * sxx - sx * sx;
   const bool enough = n >= 5 && spread > 1e-4 * sx * sx;
   const double most = sx > 0 ? sy / sx : 0;  // all of it per item
-  const double slope = enough ? std::clamp((n * sxy - sx * sy) / spread, 0.2 * most, most) : most;
+  const double slope = enough ? std::clamp((n * sxy - sx * sy) / spread, 0.05 * most, most) : most;
   observed.padded_item_seconds = slope;
   observed.micro_batch_seconds = std::max(0.0, (sy - slope * sx) / n);
 }
