@@ -60,12 +60,12 @@ void* map_pages(size_t bytes) {
   return memory;
 }
 
-// Blocks in quarter-octave size classes. A block of a class up to an octave above serves too: clips and batches differ
-// in size, and without that every size would keep blocks of its own. What is kept for reuse stays below half of what is
-// in use: a loader in its stride gives back one batch when it takes the next. Threads: any.
+// Blocks in quarter-octave size classes. A block of a few classes above serves too: clips and batches differ in size,
+// and if every size kept blocks of its own, an epoch of speech would hold twice as much. Threads: any.
 class BlockPool {
  public:
-  static constexpr size_t kSmallest = size_t{64} << 10, kLargest = size_t{96} << 20, kAlwaysKept = size_t{16} << 20;
+  static constexpr size_t kSmallest = size_t{64} << 10, kKeptBytes = size_t{96} << 20;
+  static constexpr int kClassesAbove = 5;  // at most 2.5 times what was asked for
 
   struct Block {
     void* memory;
@@ -81,28 +81,22 @@ class BlockPool {
     {
       const std::lock_guard lock(mutex_);
       size_t block = bytes;
-      for (int step = 0; step < 4; ++step, block = block_bytes(block + 1)) {
+      for (int above = 0; above <= kClassesAbove; ++above, block = block_bytes(block + 1)) {
         auto& blocks = free_[slot(block)];
         if (blocks.empty()) continue;
         void* memory = blocks.back();
         blocks.pop_back();
         kept_bytes_ -= block;
-        used_bytes_ += block;
         return {memory, block};
       }
     }
-    void* memory = map_pages(bytes);
-    const std::lock_guard lock(mutex_);
-    used_bytes_ += bytes;
-    return {memory, bytes};
+    return {map_pages(bytes), bytes};
   }
 
   void give(void* memory, size_t block) noexcept {
     {
       const std::lock_guard lock(mutex_);
-      const size_t limit = std::max(kAlwaysKept, used_bytes_ / 2);
-      used_bytes_ -= block;
-      if (kept_bytes_ + block <= limit) {
+      if (kept_bytes_ + block <= kKeptBytes) {
         auto& blocks = free_[slot(block)];
         if (blocks.size() < blocks.capacity()) {
           blocks.push_back(memory);
@@ -122,13 +116,13 @@ class BlockPool {
   static size_t slot(size_t block) {
     const size_t octave = static_cast<size_t>(std::bit_width(block)) - 1;
     const size_t quarter = (block >> (octave - 2)) & 3;
-    return std::min<size_t>(octave * 4 + quarter, kSlots - 1);
+    return octave * 4 + quarter;
   }
-  static constexpr size_t kSlots = 28 * 4;  // the last one would be 128 MiB: larger blocks are not kept
+  static constexpr size_t kSlots = 30 * 4;  // beyond what the classes above the largest kept block reach
 
   std::mutex mutex_;
   std::vector<void*> free_[kSlots];
-  size_t kept_bytes_ = 0, used_bytes_ = 0;
+  size_t kept_bytes_ = 0;
 };
 
 // Never destroyed: arrays in static storage may outlive any order of destruction.
@@ -149,7 +143,7 @@ Array Array::wrap(Dtype dtype, Shape shape, std::shared_ptr<void> memory) {
 }
 
 std::shared_ptr<void> allocate_block(size_t bytes) {
-  if (bytes >= BlockPool::kSmallest && bytes <= BlockPool::kLargest) {
+  if (bytes >= BlockPool::kSmallest && bytes <= BlockPool::kKeptBytes) {
     const BlockPool::Block block = block_pool().take(BlockPool::block_bytes(bytes));
     return {block.memory, [size = block.bytes](void* memory) { block_pool().give(memory, size); }};
   }
