@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "doctor/predict.h"
-#include "tune/cadence_solver.h"
 
 namespace redline::tune {
 
@@ -361,69 +360,9 @@ Setting rebatched(const JobView& job, int64_t batch, int64_t accumulate) {
   return values;
 }
 
-void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observed) {
-  double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, items = 0, samples = 0;
-  for (const measure::StepRow& row : rows) {
-    const double micro = std::max(1, row.micro_batches);
-    const double x = static_cast<double>(row.padded_items) / micro;
-    const double y = 1e-9 *
-                     static_cast<double>(row.phase_ns[static_cast<size_t>(Phase::Forward)] +
-                                         row.phase_ns[static_cast<size_t>(Phase::Backward)]) /
-                     micro;
-    n += 1, sx += x, sy += y, sxx += x * x, sxy += x * y;
-    items += static_cast<double>(row.items);
-    samples += row.samples;
-  }
-  if (n == 0) return;
-  observed.items_per_sample = samples > 0 ? items / samples : 0;
-  const double spread = n * sxx - sx * sx;
-  const bool enough = n >= 5 && spread > 1e-4 * sx * sx;
-  const double most = sx > 0 ? sy / sx : 0;  // all of it per item
-  const double slope = enough ? std::clamp((n * sxy - sx * sy) / spread, 0.05 * most, most) : most;
-  observed.padded_item_seconds = slope;
-  observed.micro_batch_seconds = std::max(0.0, (sy - slope * sx) / n);
-}
-
 std::vector<Candidate> make_candidates(const JobView& job, const Observed& observed, const MachineFacts& machine,
                                        const Allow& allow, const PlanShapeOf& plan_shape) {
   return Maker(job, observed, machine, allow, plan_shape).run();
-}
-
-std::vector<Candidate> cadence_candidates(const JobView& job, const Observed& observed, double share) {
-  std::vector<Candidate> out;
-  const double cadence = cadence_seconds_per_step(observed.costs, observed.rates);
-  const double step = std::max(1e-9, observed.seen.step_seconds);
-  const auto one = [&](const char* field, const char* path, double cost, double rate, int64_t from, int64_t to) {
-    if (cost <= 0 || rate <= 0 || from <= 0 || to <= from || job.pinned.count(path) != 0) return;
-    const double before = step + cadence;
-    const double after = before - cost * rate * (1 - static_cast<double>(from) / static_cast<double>(to));
-    const double gain = before / after - 1;
-    Candidate c{fmt::format("{} {} -> {}", field, from, to),
-                {{path, std::to_string(to)}},
-                gain,
-                gain,
-                Effect::Nothing,
-                field,
-                field,
-                std::to_string(from),
-                std::to_string(to)};
-    out.push_back(std::move(c));
-  };
-  const auto& c = observed.costs;
-  one("log_every_n_steps", "trainer.log_every_n_steps", c.log, observed.rates.log, job.log_every_n_steps,
-      std::max<int64_t>(cadence_steps(c.log, step, share), std::min<int64_t>(50, 5 * job.log_every_n_steps)));
-  if (job.monitors)
-    one("monitor.update_frequency", "model.monitor.update_frequency", c.monitor, observed.rates.monitor,
-        job.monitor_every, cadence_steps(c.monitor, step, share));
-  if (job.val_check_batches) {
-    const int64_t batches = *job.val_check_batches;
-    one("val_check_interval", "trainer.val_check_interval", c.validate, observed.rates.validate, batches,
-        std::max(2 * batches, job.accumulate * cadence_steps(c.validate, step, share)));
-  }
-  if (job.save_every_steps)
-    one("every_n_train_steps", "exp_manager.checkpoint_callback_params.every_n_train_steps", c.checkpoint,
-        observed.rates.checkpoint, *job.save_every_steps, cadence_steps(c.checkpoint, step, share));
-  return out;
 }
 
 }  // namespace redline::tune
