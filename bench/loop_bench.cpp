@@ -55,7 +55,8 @@ void print_extra(const char* name, const char* a, const char* b, const Compariso
              (1 / c.estimate.interval.high - 1) * 100, (1 / c.estimate.interval.low - 1) * 100);
 }
 
-Comparison overhead(const char* name, std::vector<std::string> options, int repeats) {
+// Short turns and many of them: what else runs on the machine then hits both variants alike.
+Comparison overhead(const char* name, std::vector<std::string> options, int repeats, int blocks) {
   const std::filesystem::path folder = scratch();
   options.push_back("trainer.log_every_n_steps=50");
   Comparison c;
@@ -66,7 +67,7 @@ Comparison overhead(const char* name, std::vector<std::string> options, int repe
         [&] {
           for (int i = 0; i < repeats; ++i) bare.step();
         },
-        [&] { full_setup.trainer->run_steps(repeats); }, 7, 1);
+        [&] { full_setup.trainer->run_steps(repeats); }, blocks, 1);
     print_extra(name, "bare", "redline", c, repeats);
   }
   std::filesystem::remove_all(folder);
@@ -81,7 +82,7 @@ Comparison logging(const std::vector<std::string>& size) {
     rare.push_back("trainer.log_every_n_steps=50");
     often.push_back("trainer.log_every_n_steps=1");
     Setup a(rare, folder / "a"), b(often, folder / "b");
-    c = compare([&] { a.trainer->run_steps(50); }, [&] { b.trainer->run_steps(50); }, 5, 1);
+    c = compare([&] { a.trainer->run_steps(50); }, [&] { b.trainer->run_steps(50); }, 9, 1);
     print_extra("logging", "every 50", "every step", c, 50);
   }
   std::filesystem::remove_all(folder);
@@ -94,12 +95,12 @@ Comparison logging(const std::vector<std::string>& size) {
 int main() {
   using namespace redline::bench;
   // About 1 ms and 10 ms on the machines at hand; the printed step time says what it was.
-  const std::vector<std::string> one = {"model.train_ds.batch_size=32", "model.hidden=512", "model.features=64",
+  const std::vector<std::string> one = {"model.train_ds.batch_size=32", "model.hidden=160", "model.features=32",
                                         "model.samples=2048"};
-  const std::vector<std::string> ten = {"model.train_ds.batch_size=64", "model.hidden=1024", "model.features=96",
+  const std::vector<std::string> ten = {"model.train_ds.batch_size=64", "model.hidden=768", "model.features=96",
                                         "model.samples=2048"};
-  const Comparison small = overhead("loop with all recording, small step", one, 100);
-  const Comparison large = overhead("loop with all recording, larger step", ten, 20);
+  const Comparison small = overhead("loop with all recording, small step", one, 20, 60);
+  const Comparison large = overhead("loop with all recording, larger step", ten, 5, 30);
   const Comparison logs = logging(ten);
   fmt::print(
       "{{\"overhead_percent\": {}, \"small_step_milliseconds\": {}, \"overhead_percent_larger_step\": {}, "

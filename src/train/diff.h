@@ -29,7 +29,7 @@ struct TensorDifference {
 struct DiffResult {
   int64_t steps_compared = 0;
   std::optional<StepDifference> first_step;
-  int64_t steps_different = 0;  // of those compared: in both runs
+  int64_t steps_different = 0;        // of those compared: in both runs
   std::optional<int64_t> generation;  // the step of the generations compared
   int64_t tensors_compared = 0;
   std::vector<TensorDifference> tensors;  // in the order of the file
