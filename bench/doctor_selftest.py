@@ -24,7 +24,7 @@ def wrong_list(result):
 
 
 def selftest_workload(env, name, task, words):
-    command = [env.redline, "doctor", *words, "--selftest", "--json"]
+    command = [env.redline, "doctor", *words, "--selftest", "--block-steps", "14", "--json"]
     load = Workload(name=name, sentence=f"The doctor against faults injected into {task}", variants={}, bars=[
         Bar("wrong_share", "redline", "redline", smaller_is_better=True, at_most=0.05, sentence="of the faults are named wrong"),
         Bar("false_alarm_rate", "redline", "redline", smaller_is_better=True, at_most=0.05, sentence="of the controls"),

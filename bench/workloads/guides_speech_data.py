@@ -9,7 +9,7 @@ import jobs  # noqa: E402
 
 def workload(env):
     validated = [f"model.validation_ds.manifest_filepath={jobs.clips(env) / 'validation_manifest.json'}", "trainer.limit_val_batches=1.0"]
-    tars, steps = jobs.tars(env), jobs.TURN // 2
+    tars, steps = jobs.tars(env), jobs.SWITCH_TURN // 2
     variants = {
         "slow": jobs.switches(env, 2, 0),
         "workers_2": jobs.switches(env, 2, 2),

@@ -21,7 +21,7 @@ using measure::StepRow;
 namespace faults = measure::faults;
 using Rows = std::vector<StepRow>;
 
-constexpr int kMostPairs = 4;
+constexpr size_t kMostPasses = 5;
 
 void add_fault(const Part& part, double seconds, faults::DelayKind kind) {
   if (part.is_stage)
@@ -122,18 +122,27 @@ std::vector<Target> find_targets(Bench& bench, const Rows& base) {
   return targets;
 }
 
-struct Pair {
-  Rows plain, slowed;
-};
+// Plain and slowed passes over the same steps. One of each: plain is the mean of before and after, so that drift
+// cancels; more: the best of each.
+class Passes {
+ public:
+  explicit Passes(Rows before) : before_(std::move(before)) {}
 
-doctor::Change judge(const std::vector<Pair>& pairs) {
-  Rows plain, slowed;
-  for (const Pair& pair : pairs) {
-    plain.insert(plain.end(), pair.plain.begin(), pair.plain.end());
-    slowed.insert(slowed.end(), pair.slowed.begin(), pair.slowed.end());
+  void add(Rows slowed, Rows after) {
+    slowed_.push_back(std::move(slowed));
+    after_.push_back(std::move(after));
   }
-  return doctor::find_change(plain, slowed);
-}
+  size_t size() const { return slowed_.size(); }
+  Rows plain() const { return size() == 1 ? mean_rows(before_, after_[0]) : doctor::best_rows(after_); }
+  Rows slowed() const { return size() == 1 ? slowed_[0] : doctor::best_rows(slowed_); }
+  // Once the fault is gone.
+  Rows removed() const { return size() == 1 ? after_[0] : doctor::best_rows(after_); }
+  Rows last() const { return after_.back(); }
+
+ private:
+  Rows before_;
+  std::vector<Rows> slowed_, after_;
+};
 
 }  // namespace
 
@@ -157,23 +166,21 @@ SelftestRun DoctorRuns::selftest(int64_t block_steps) {
       const auto at = static_cast<size_t>(std::find(parts.begin(), parts.end(), part) - parts.begin());
       faults.push_back({part, injection.share * step_seconds / targets[at].entries});
     }
-    std::vector<Pair> pairs;
+    Passes passes(before);
     doctor::Change change;
-    std::vector<double> removed;  // seconds per step once the fault is gone
     do {
       Rows slowed = bench.block(faults, injection.kind);
-      Rows after = bench.plain();
-      pairs.push_back({mean_rows(before, after), std::move(slowed)});
-      before = std::move(after);
-      removed.push_back(wall_seconds(before));
-      change = judge(pairs);
-    } while (doctor::is_uncertain(change) && pairs.size() < kMostPairs);
-    doctor::Answer answer{injection, {}, change.predicted_gain, change.step_seconds / measure::mean(removed) - 1.0};
+      passes.add(std::move(slowed), bench.plain());
+      change = doctor::find_change(passes.plain(), passes.slowed());
+    } while (doctor::is_uncertain(change) && passes.size() < kMostPasses);
+    before = passes.last();
+    const double gain = wall_seconds(passes.slowed()) / wall_seconds(passes.removed()) - 1.0;
+    doctor::Answer answer{injection, {}, change.predicted_gain, gain};
     for (const doctor::PartChange& moved : change.moved) answer.named.push_back(moved.part);
     answers.push_back(std::move(answer));
-    log_debug(fmt::format("{}: {} ({}), gain {:.3f} predicted, {:.3f} measured, {} pairs", injection.text(),
+    log_debug(fmt::format("{}: {} ({}), gain {:.3f} predicted, {:.3f} measured, {} passes", injection.text(),
                           answers.back().named_text(), answers.back().right() ? "right" : "WRONG",
-                          answers.back().predicted_gain, answers.back().measured_gain, pairs.size()));
+                          answers.back().predicted_gain, answers.back().measured_gain, passes.size()));
   }
   return {std::move(answers), step_seconds, seconds_between(begin, now_ns())};
 }

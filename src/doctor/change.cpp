@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/check.h"
 #include "core/philox.h"
@@ -145,6 +146,27 @@ double removable_seconds(const Change& change) {
 
 }  // namespace
 
+std::vector<measure::StepRow> best_rows(std::span<const std::vector<measure::StepRow>> passes) {
+  REDLINE_CHECK(!passes.empty() && !passes[0].empty(), "there is a pass to take the best of");
+  std::vector<measure::StepRow> best = passes[0];
+  measure::StageTimes stages;
+  stages.fill(std::numeric_limits<int64_t>::max());
+  for (const auto& pass : passes) {
+    REDLINE_CHECK(pass.size() == best.size(), "passes go over the same steps");
+    measure::StageTimes sums{};
+    for (size_t i = 0; i < pass.size(); ++i) {
+      best[i].wall_ns = std::min(best[i].wall_ns, pass[i].wall_ns);
+      for (size_t p = 0; p < measure::kNumPhases; ++p)
+        best[i].phase_ns[p] = std::min(best[i].phase_ns[p], pass[i].phase_ns[p]);
+      for (size_t s = 0; s < measure::kNumStages; ++s) sums[s] += pass[i].stage_ns[s];
+    }
+    for (size_t s = 0; s < measure::kNumStages; ++s)
+      stages[s] = std::min(stages[s], sums[s] / static_cast<int64_t>(pass.size()));
+  }
+  for (measure::StepRow& row : best) row.stage_ns = stages;
+  return best;
+}
+
 Change find_change(std::span<const measure::StepRow> base, std::span<const measure::StepRow> now,
                    const ChangeOptions& options) {
   REDLINE_CHECK(!base.empty() && base.size() == now.size(), "change is found between rows paired by step");
@@ -175,7 +197,7 @@ Change find_change(std::span<const measure::StepRow> base, std::span<const measu
 bool is_uncertain(const Change& change, const ChangeOptions& options) {
   const double least = options.least_share * change.base_step_seconds;
   for (const PartChange& part : change.parts)
-    if (part.seconds_per_step > 0.4 * least && part.interval.low < least && part.interval.high > least) return true;
+    if (part.interval.low < least && part.interval.high > least) return true;
   return false;
 }
 

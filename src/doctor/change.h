@@ -49,8 +49,13 @@ struct ChangeOptions {
   uint64_t seed = 1;
 };
 
-// True when more rows could still change the answer: a part's growth lies so near the limit that its interval holds it.
+// True when more rows could still change the answer: the interval of a part's growth holds the limit.
 bool is_uncertain(const Change& change, const ChangeOptions& options = {});
+
+// Several passes over the same steps as one: of each phase the fastest pass, so that what others did on the machine is
+// left out; of the stages, which run ahead of their row in bursts, the mean of the fastest pass. Requires passes of
+// equal, non-zero length; compare with as many passes of the other condition.
+std::vector<measure::StepRow> best_rows(std::span<const std::vector<measure::StepRow>> passes);
 
 // base[i] and now[i] are the same step of the job in two conditions. Requires equal, non-zero sizes.
 Change find_change(std::span<const measure::StepRow> base, std::span<const measure::StepRow> now,

@@ -124,6 +124,28 @@ TEST(Change, AsksForMoreOnlyNearTheLimit) {
   EXPECT_FALSE(is_uncertain(find_change(make_rows(8), now)));
 }
 
+TEST(Change, TheBestOfSeveralPassesLeavesOthersOut) {
+  // A neighbour holds up every third step of each pass by half a step, in another place each time.
+  const auto disturbed = [](uint64_t seed, double fault_ms) {
+    std::vector<std::vector<StepRow>> passes;
+    for (uint64_t pass = 0; pass < 4; ++pass) {
+      auto rows = make_rows(seed + pass, 24);
+      slow_down(rows, Phase::Backward, fault_ms);
+      for (size_t i = pass % 3; i < rows.size(); i += 3) {
+        rows[i].phase_ns[static_cast<size_t>(Phase::Forward)] += 6'000'000;
+        rows[i].wall_ns += 6'000'000;
+      }
+      passes.push_back(std::move(rows));
+    }
+    return best_rows(passes);
+  };
+  EXPECT_TRUE(find_change(disturbed(10, 0), disturbed(20, 0)).moved.empty());
+  const Change change = find_change(disturbed(10, 0), disturbed(20, 0.6));
+  ASSERT_EQ(change.moved.size(), 1u);
+  EXPECT_EQ(change.moved[0].part.name(), "backward");
+  EXPECT_NEAR(change.moved[0].seconds_per_step, 0.0006, 0.0002);
+}
+
 TEST(Change, TwoFaultsAreBothNamed) {
   auto now = make_rows(7);
   slow_down(now, Phase::Forward, 2);
