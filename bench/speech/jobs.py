@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-CLIPS, TURN = 96, 32  # clips of the manifest, and per measured turn; multiples of every batch used, so that drop_last drops nothing
+CLIPS, TURN, SWITCH_TURN = 96, 24, 32  # clips of the manifest, and per measured turn: multiples of the batches used, so that drop_last drops nothing
 
 
 def clips(env):
@@ -38,7 +38,7 @@ def redline(env, *overrides, count=TURN):
 def switches(env, batch, workers, *more):
     """redline with some of the guides' switches; no buckets unless asked."""
     plain = [] if any("num_buckets" in word for word in more) else ["model.train_ds.num_buckets=1"]
-    return redline(env, f"model.train_ds.batch_size={batch}", f"model.train_ds.num_workers={workers}", *plain, *more)
+    return redline(env, f"model.train_ds.batch_size={batch}", f"model.train_ds.num_workers={workers}", *plain, *more, count=SWITCH_TURN)
 
 
 class Server:

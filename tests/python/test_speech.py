@@ -169,8 +169,8 @@ def read_wav(path):
 
 
 def tokens_of(job_words, weights, manifest, folder):
-    """The quantizer's tokens of a manifest's clips, by the probe."""
-    entries = [json.loads(line) for line in manifest.read_text().splitlines()]
+    """The quantizer's tokens of a manifest's first clips, by the probe."""
+    entries = [json.loads(line) for line in manifest.read_text().splitlines()][:240]
     audio = [read_wav(manifest.parent / e["audio_filepath"]) for e in entries]
     batch = numpy.zeros((len(audio), max(map(len, audio))), "float32")
     for row, clip in zip(batch, audio):
@@ -192,7 +192,7 @@ def gap_to_unigram(folder, seed, steps, words):
     """Validation loss of a run and the cross-entropy of the unigram distribution of the training tokens on the validation tokens."""
     clips = folder / "clips"
     if not clips.exists():
-        redline("data", "synth", "speech", "--out", clips, "--num", 240, "--num_validation", 32, "--num_noise", 16, "--seed", 1, "--median_seconds", 2.5,
+        redline("data", "synth", "speech", "--out", clips, "--num", 960, "--num_validation", 48, "--num_noise", 32, "--seed", 1, "--median_seconds", 2.5,
                 "--min_seconds", 1.2, "--max_seconds", 6, "--format", "wav")
     words = [w for w in job(clips, *words, f"seed={seed}") if not w in TINY[:5]]
     run = folder / f"run{seed}"
@@ -202,14 +202,16 @@ def gap_to_unigram(folder, seed, steps, words):
     return losses(run, "val_loss")[-1], unigram_nats(train, validation, classes)
 
 
+# The small recipe with fewer classes and shorter blocks: the middle of a block of 0.4 s of generated speech says little more than its unigram.
 LEARNS = ["model.num_classes=256", "model.encoder.d_model=96", "model.encoder.n_layers=2", "model.encoder.subsampling_conv_channels=64",
-          "model.train_ds.batch_size=8", "model.train_ds.num_workers=1", "model.optim.sched.warmup_steps=60", "trainer.intra_op_threads=2"]
+          "model.masking.block_size=16", "model.masking.mask_prob=0.02", "model.optim.lr=0.25", "model.optim.sched.warmup_steps=60",
+          "model.train_ds.batch_size=8", "model.train_ds.num_workers=1", "trainer.intra_op_threads=2"]
 
 
 @pytest.mark.skipif(not SLOW, reason="three training runs of minutes")
 def test_three_seeds_learn_more_than_the_unigram_slow(tmp_path):
     for seed in (1, 2, 3):
-        loss, baseline = gap_to_unigram(tmp_path, seed, 500, LEARNS)
+        loss, baseline = gap_to_unigram(tmp_path, seed, 1000, LEARNS)
         assert loss <= baseline - 0.3, (seed, loss, baseline)
 
 
