@@ -8,19 +8,19 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REDLINE = os.environ.get("REDLINE", str(ROOT / "build/redline"))
-JOB = [ROOT / "recipes/sequence_vae.yaml", "--batch_size", "4", "--num_workers", "1", "--precision", "32", "model.d_model=16", "model.n_heads=2", "model.d_ff=32",
-       "model.n_encoder_layers=1", "model.n_decoder_layers=1", "model.max_sequence_length=32", "model.train_ds.synth.num=400", "model.validation_ds.synth.num=400"]
+JOB = [ROOT / "recipes/sequence_vae.yaml", "--batch_size", "4", "--num_workers", "1", "--precision", "32", "trainer.intra_op_threads=1",
+       "model.d_model=16", "model.n_heads=2", "model.d_ff=32", "model.n_encoder_layers=1", "model.n_decoder_layers=1", "model.max_sequence_length=32", "model.train_ds.synth.num=400", "model.validation_ds.synth.num=400"]
 
 
-def doctor(*words, cwd, timeout=120, env=None):
-    return subprocess.run([REDLINE, "doctor", *map(str, words)], capture_output=True, text=True, cwd=cwd, timeout=timeout, env={**os.environ, **(env or {})},
+def doctor(*words, cwd, timeout=120):
+    return subprocess.run([REDLINE, "doctor", *map(str, words)], capture_output=True, text=True, cwd=cwd, timeout=timeout,
                           stdin=subprocess.DEVNULL)
 
 
 @pytest.fixture(scope="module")
 def answer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("doctor")
-    done = doctor("--json", *JOB, "--steps", "40", "--operators", "--html", folder / "page.html", cwd=folder)
+    done = doctor("--json", *JOB, "--steps", "40", "--blocks", "3", "--operators", "--html", folder / "page.html", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "page.html").stat().st_size > 10_000
     return json.loads(done.stdout)["runs"][0]
@@ -61,8 +61,6 @@ def test_operators_reach_a_share_of_the_peak(answer):
 
 
 def test_a_job_that_fails_at_once(tmp_path):
-    done = doctor(*JOB, "--steps", "5", cwd=tmp_path, env={"REDLINE_FAULTS": "nan.gradient@1,nan.gradient@2"})
-    assert done.returncode in (0, 5)
     done = doctor(ROOT / "recipes/sequence_vae.yaml", "model.train_ds.synth=null", "model.train_ds.path=missing", cwd=tmp_path)
     assert done.returncode in (2, 3)
     lines = [line for line in done.stderr.splitlines() if line.startswith("error")]
