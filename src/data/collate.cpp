@@ -4,10 +4,13 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "data/stream_copy.h"
 
 namespace redline::data {
 
 namespace {
+
+constexpr size_t kStreamedRowBytes = size_t{64} << 10;  // a batch of such rows does not stay in a cache anyway
 
 class HeapArrays : public ArrayAllocator {
  public:
@@ -110,6 +113,11 @@ Array stack(const std::vector<const Array*>& arrays, const CollateField& field, 
   auto* out = static_cast<std::byte*>(result.data());
   for (const Array* array : arrays) {
     const size_t bytes = array->num_bytes();
+    if (field.pad_value == 0.0 && row_bytes >= kStreamedRowBytes) {
+      stream_padded_row(out, static_cast<const std::byte*>(array->data()), bytes, row_bytes);
+      out += row_bytes;
+      continue;
+    }
     if (bytes > 0) std::memcpy(out, array->data(), bytes);
     if (bytes < row_bytes) fill(out + bytes, (row_bytes - bytes) / size, first.dtype(), field.pad_value);
     out += row_bytes;

@@ -32,6 +32,31 @@ TEST(Collate, PadsToTheLongestAndGivesLengths) {
   EXPECT_EQ(batch.padded_items, 6);
 }
 
+// Long rows go another way (data/stream_copy.h): every byte is where the short way would put it.
+TEST(Collate, LongRowsAreCopiedAndPaddedExactly) {
+  std::vector<Sample> samples(3);
+  const int64_t lengths[] = {40'001, 17, 65'537};
+  for (size_t i = 0; i < 3; ++i) {
+    Array values = Array::empty(Dtype::F32, {lengths[i]});
+    for (int64_t t = 0; t < lengths[i]; ++t)
+      values.as<float>()[static_cast<size_t>(t)] = static_cast<float>(t) + 0.5f * static_cast<float>(i + 1);
+    samples[i].set("x", values);
+  }
+  CollateSpec spec;
+  spec.fields.push_back({"x", 0.0, 1, "x_len", false});
+  const Sample* rows[] = {&samples[0], &samples[1], &samples[2]};
+  Batch batch;
+  collate(rows, spec, heap_arrays(), batch);
+  const Array& x = *batch.find("x");
+  ASSERT_EQ(x.shape(), (Shape{3, 65'537}));
+  for (size_t i = 0; i < 3; ++i) {
+    for (int64_t t = 0; t < 65'537; ++t) {
+      const float expected = t < lengths[i] ? static_cast<float>(t) + 0.5f * static_cast<float>(i + 1) : 0.0f;
+      ASSERT_EQ(x.as<float>()[i * 65'537 + static_cast<size_t>(t)], expected) << i << " " << t;
+    }
+  }
+}
+
 TEST(Collate, RoundsUpToAMultiple) {
   CollateSpec spec = te::numbered_collate();
   spec.fields[0].pad_to_multiple = 16;
