@@ -106,7 +106,7 @@ TEST(SequenceVaeTraining, AHealthyRunKeepsActiveUnitsSlow) {
   const double information = run.last.at("posterior/mutual_information_paired");
   EXPECT_EQ(run.called_at, 0);
   EXPECT_GE(run.last.at("posterior/active_units"), 2.0);
-  EXPECT_GT(information, slow_runs() ? 1.0 : 0.4);
+  EXPECT_GT(information, slow_runs() ? 1.0 : 0.2);  // a collapsed run has 0.05
   EXPECT_LE(information, std::log(run.last.at("posterior/mutual_information_n")) + 1e-9);
 }
 
