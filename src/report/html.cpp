@@ -161,14 +161,15 @@ std::string diagnosis_section(const Page& page, const RunPart& run) {
     for (const doctor::Ceiling& ceiling : diagnosis.ceilings) out += "<li>" + escape_html(ceiling.sentence) + "</li>";
     out += "</ul>";
   }
+  // The gain first: on a phone the rest scrolls.
   out +=
-      "<div class=\"scroll\"><table><tr><th>switch</th><th>value</th><th>predicted "
-      "gain</th><th>changes</th><th>why</th></tr>";
+      "<div class=\"scroll\"><table><tr><th>gain, predicted</th><th>switch</th><th>value</th><th>changes</th>"
+      "<th>why</th></tr>";
   for (const doctor::Suggestion& suggestion : diagnosis.suggestions)
     out += fmt::format(
-        "<tr><td><code>{}</code></td><td>{}</td><td class=\"n\">{:+.1f} %</td><td>{}</td><td "
+        "<tr><td class=\"n\">{:+.1f} %</td><td><code>{}</code></td><td>{}</td><td>{}</td><td "
         "class=\"why\">{}</td></tr>",
-        escape_html(suggestion.option), escape_html(suggestion.value), 100 * suggestion.predicted_gain,
+        100 * suggestion.predicted_gain, escape_html(suggestion.option), escape_html(suggestion.value),
         config::effect_name(suggestion.effect), escape_html(suggestion.reason));
   out += "</table></div>";
   for (const doctor::Trap& trap : diagnosis.traps) out += paragraph("Note: " + trap.sentence);
