@@ -1,6 +1,6 @@
 """Where a step's time goes, by part of the model, as a page for bench/results.
 
-    perf record -o step.perf -F 997 build/bench/speech_step_bench 10 8 8 1 2
+    perf record -g -o step.perf -F 997 build/bench/speech_step_bench 4 8 8 1 1
     profile_page.py step.perf > bench/results/<date>_speech_profile.md
 
 Groups the samples of `perf report` by symbol. Spinning at OpenMP barriers is shown by itself: it is the time one thread waits for the other.
@@ -40,7 +40,7 @@ def main():
         totals[name] += share
         named.append((share, symbol))
     print(f"# speech_profile, {datetime.date.today().isoformat()}\n")
-    print("Samples of `perf` over `bench/speech_step_bench 10 8 8 1 2` (forward + backward, 8 × 8 s, d_model 176, 4 layers, 1024 classes), by part.\n")
+    print("Samples of `perf` over `bench/speech_step_bench` (forward + backward, 8 × 8 s, d_model 176, 4 layers, 1024 classes), by part.\n")
     print("| part | share of all samples |\n|---|---|")
     for name, share in sorted(totals.items(), key=lambda item: -item[1]):
         print(f"| {name} | {share:.1f} % |")
