@@ -24,13 +24,12 @@ def speech(env):
 
 def damaged(env, manifest):
     """The manifest again, in which every hundredth line names a damaged copy: empty, cut, flipped bits, wrong magic, or no file at all."""
-    folder = env.work / "speech_damaged"
-    (folder / "bad").mkdir(parents=True, exist_ok=True)
+    folder = manifest.parent  # the same folder and relative names: opening must cost the same on both sides
+    (folder / "bad").mkdir(exist_ok=True)
     lines = []
     for number, line in enumerate(manifest.read_text().splitlines()):
         entry = json.loads(line)
-        source = manifest.parent / entry["audio_filepath"]
-        entry["audio_filepath"] = str(source)
+        source = folder / entry["audio_filepath"]
         if number % 100 == 37:
             whole, kind, copy = source.read_bytes(), number // 100 % 5, folder / "bad" / f"{number}.flac"
             flipped = bytearray(whole)
@@ -38,10 +37,10 @@ def damaged(env, manifest):
             content = {0: b"", 1: whole[:len(whole) // 2], 2: bytes(flipped), 3: b"JUNK" + whole[4:]}.get(kind)
             if content is not None:
                 copy.write_bytes(content)
-            entry["audio_filepath"] = str(copy)
+            entry["audio_filepath"] = str(copy.relative_to(folder))
         lines.append(json.dumps(entry))
-    (folder / "manifest.json").write_text("\n".join(lines) + "\n")
-    return folder / "manifest.json"
+    (folder / "damaged_manifest.json").write_text("\n".join(lines) + "\n")
+    return folder / "damaged_manifest.json"
 
 
 def sequences(env, rows, name):
