@@ -1,12 +1,12 @@
 # Two commands matter: `make demo` and `make test`. Each does everything on a fresh Debian 12 machine.
-# UNITY=1 compiles in batches; BUILD=dir chooses another build directory.
+# UNITY=0 compiles each file by itself instead of in batches; BUILD=dir chooses another build directory.
 BUILD ?= build
-UNITY ?= 0
+UNITY ?= 1
 UNITY_ROOMS = $(if $(filter 1,$(UNITY)),all,)
 JOBS ?= $(shell nproc)
 SHELL := /bin/bash
 
-.PHONY: help setup venv configure build demo test test-slow bench format docs clean test-all
+.PHONY: help setup venv configure build demo test test-slow bench format docs clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | awk -F: '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -22,17 +22,13 @@ configure: setup
 build: configure ## build/redline and the tests
 	@ninja -C $(BUILD) -j$(JOBS)
 
-demo: build      ## see redline work
+demo: configure  ## see redline work
+	@ninja -C $(BUILD) -j$(JOBS) redline
 	@tools/demo $(BUILD)
 
 test: build      ## all tests that run within minutes
 	@tools/slowest_files $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure -j$(JOBS)
-
-test-all: setup  ## every room's tests, also those not yet green as a whole
-	@cmake -G Ninja -S . -B $(BUILD)-all -DCMAKE_BUILD_TYPE=Release -DREDLINE_ALL_TESTS=ON > /dev/null
-	@ninja -k 0 -C $(BUILD)-all -j$(JOBS)
-	@cd $(BUILD)-all && ctest --output-on-failure -j$(JOBS)
 
 test-slow: build ## the long campaigns: kills, fuzzing, training curves, the build without unity batches
 	@cd $(BUILD) && REDLINE_SLOW=1 ctest --output-on-failure --timeout 7200

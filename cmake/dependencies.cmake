@@ -13,7 +13,7 @@ target_include_directories(redline_torch SYSTEM INTERFACE
   "${CMAKE_SOURCE_DIR}/cmake/narrow" "${REDLINE_SITE}/torch/include" "${REDLINE_SITE}/torch/include/torch/csrc/api/include")
 target_link_libraries(redline_torch INTERFACE
   "${REDLINE_SITE}/torch/lib/libtorch.so" "${REDLINE_SITE}/torch/lib/libtorch_cpu.so" "${REDLINE_SITE}/torch/lib/libc10.so")
-target_compile_definitions(redline_torch INTERFACE FMT_HEADER_ONLY)
+target_link_libraries(redline_torch INTERFACE redline_fmt)
 file(GLOB REDLINE_GOMP "${REDLINE_SITE}/torch/lib/libgomp*.so*")
 list(GET REDLINE_GOMP 0 REDLINE_GOMP)
 target_link_libraries(redline_torch INTERFACE "${REDLINE_GOMP}")
@@ -25,12 +25,11 @@ file(GLOB REDLINE_LIBPARQUET "${REDLINE_SITE}/pyarrow/libparquet.so.*")
 target_include_directories(redline_arrow SYSTEM INTERFACE "${REDLINE_SITE}/pyarrow/include")
 target_link_libraries(redline_arrow INTERFACE "${REDLINE_LIBARROW}" "${REDLINE_LIBPARQUET}")
 
-# fmt comes with LibTorch; rooms without torch may use its headers alone.
-add_library(redline_fmt INTERFACE)
+# fmt's headers come with LibTorch; its few compiled parts are ours to compile, once.
+add_library(redline_fmt STATIC "${CMAKE_SOURCE_DIR}/cmake/fmt/format.cpp")
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/fmt_include")
 file(CREATE_LINK "${REDLINE_SITE}/torch/include/fmt" "${CMAKE_BINARY_DIR}/fmt_include/fmt" SYMBOLIC)
-target_include_directories(redline_fmt SYSTEM INTERFACE "${CMAKE_BINARY_DIR}/fmt_include")
-target_compile_definitions(redline_fmt INTERFACE FMT_HEADER_ONLY)
+target_include_directories(redline_fmt SYSTEM PUBLIC "${CMAKE_BINARY_DIR}/fmt_include")
 
 find_package(yaml-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)

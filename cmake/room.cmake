@@ -4,20 +4,11 @@ file(STRINGS "${CMAKE_SOURCE_DIR}/tools/rooms.txt" REDLINE_ROOM_LINES REGEX "^[a
 execute_process(COMMAND python3 "${CMAKE_SOURCE_DIR}/tools/torch_sources" OUTPUT_VARIABLE REDLINE_TORCH_SOURCES COMMAND_ERROR_IS_FATAL ANY)
 string(REPLACE "\n" ";" REDLINE_TORCH_SOURCES "${REDLINE_TORCH_SOURCES}")
 
-# `make test` runs the rooms whose tests have passed as a whole; `make test-all` builds and runs every room's. A room moves up when its
-# tests are green.
-set(REDLINE_TEST_ROOMS core config device measure doctor report)
-set(REDLINE_PYTHON_TESTS test_frame.py test_house.py test_config.py test_tfevents.py)
-
 # Splits a room's files into those that need LibTorch's headers and those that do not (compiled without the precompiled header).
 function(redline_split_sources ROOM OUT_TORCH OUT_PLAIN)
   set(torch "")
   set(plain "")
   foreach(source ${ARGN})
-    if(NOT EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${source}")
-      message(WARNING "listed but not there: ${ROOM}/${source}")
-      continue()
-    endif()
     if("${ROOM}/${source}" IN_LIST REDLINE_TORCH_SOURCES)
       list(APPEND torch ${source})
     else()
@@ -72,7 +63,7 @@ function(redline_room NAME)
     redline_unity(${lib}_plain ${NAME} 12)
   endif()
 
-  if(ROOM_TESTS AND (REDLINE_ALL_TESTS OR NAME IN_LIST REDLINE_TEST_ROOMS))
+  if(ROOM_TESTS)
     redline_split_sources(${NAME} torch plain ${ROOM_TESTS})
     set(definitions REDLINE_FIXTURES="${CMAKE_SOURCE_DIR}/tests/fixtures" REDLINE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     set(libraries redline_flags ${lib} ${ROOM_TEST_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)

@@ -3,7 +3,7 @@
 # of 700 MB per build directory.
 string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
 separate_arguments(type_flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}}")
-set(pch_flags ${type_flags} -std=c++20 -fPIC -fstack-protector-strong -DFMT_HEADER_ONLY -D_GLIBCXX_USE_CXX11_ABI=1)
+set(pch_flags ${type_flags} -std=c++20 -fPIC -fstack-protector-strong -D_GLIBCXX_USE_CXX11_ABI=1)
 if(REDLINE_HAS_V3)
   list(APPEND pch_flags -march=x86-64-v3)
 endif()

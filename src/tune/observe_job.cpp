@@ -17,7 +17,7 @@ namespace redline::tune {
 namespace {
 
 constexpr double kObserveShare = 0.06;  // of the budget
-constexpr int64_t kLeastSteps = 8, kMostSteps = 80;
+constexpr int64_t kLeastSteps = 8, kMostObservedSteps = 80;
 constexpr double kStepsOfOneTrial = 16;  // two settings, warm-up, a block, and its share of the proof
 
 // The limit holds for training the longest samples, the optimiser's state included.
@@ -87,7 +87,7 @@ JobObservation observe_job(const JobSource& jobs, double budget_seconds, int64_t
   check_memory(jobs, *trial, memory_bytes);
   result.memory_limit = memory_bytes > 0 ? memory_bytes : device::memory::limit();
   const auto steps = std::clamp<int64_t>(
-      static_cast<int64_t>(kObserveShare * budget_seconds / std::max(1e-6, first_step)), kLeastSteps, kMostSteps);
+      static_cast<int64_t>(kObserveShare * budget_seconds / std::max(1e-6, first_step)), kLeastSteps, kMostObservedSteps);
   const auto rows = trial->run(steps).rows;
   Observed& o = result.observed;
   o.seen = doctor::observe(rows, 1);

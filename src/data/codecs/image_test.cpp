@@ -11,7 +11,7 @@
 namespace redline::data {
 namespace {
 
-std::string refusal(const std::string& file, const ImageRequest& request = {}) {
+std::string image_refusal(const std::string& file, const ImageRequest& request = {}) {
   auto result = decode_image(image_bytes(file), "x.jpg", request);
   if (auto* bad = std::get_if<BadSample>(&result)) {
     EXPECT_EQ(bad->name, "x.jpg");
@@ -93,41 +93,41 @@ TEST(Image, PngRoundTripIsExact) {
 
 TEST(BadImage, EachKindHasItsSentence) {
   const std::string jpeg = image_fixture("photo.jpg"), png = image_fixture("rgb.png");
-  EXPECT_EQ(refusal(""), "it has 0 bytes");
-  EXPECT_NE(refusal("GIF89a").find("GIF file; allowed formats are JPEG and PNG"), std::string::npos);
-  EXPECT_NE(refusal("hello").find("unknown format"), std::string::npos);
-  EXPECT_NE(refusal(jpeg.substr(0, jpeg.size() / 2)).find("truncated"), std::string::npos);
-  EXPECT_NE(refusal(png.substr(0, png.size() / 2)).find("truncated"), std::string::npos);
-  EXPECT_NE(refusal(png.substr(0, 20)).find("truncated"), std::string::npos);
-  EXPECT_NE(refusal(jpeg.substr(0, 20)).find("damaged"), std::string::npos);
+  EXPECT_EQ(image_refusal(""), "it has 0 bytes");
+  EXPECT_NE(image_refusal("GIF89a").find("GIF file; allowed formats are JPEG and PNG"), std::string::npos);
+  EXPECT_NE(image_refusal("hello").find("unknown format"), std::string::npos);
+  EXPECT_NE(image_refusal(jpeg.substr(0, jpeg.size() / 2)).find("truncated"), std::string::npos);
+  EXPECT_NE(image_refusal(png.substr(0, png.size() / 2)).find("truncated"), std::string::npos);
+  EXPECT_NE(image_refusal(png.substr(0, 20)).find("truncated"), std::string::npos);
+  EXPECT_NE(image_refusal(jpeg.substr(0, 20)).find("damaged"), std::string::npos);
   std::string flipped = png;
   flipped[png.size() / 2] = static_cast<char>(flipped[png.size() / 2] ^ 0x40);
-  EXPECT_NE(refusal(flipped).find("damaged"), std::string::npos);
+  EXPECT_NE(image_refusal(flipped).find("damaged"), std::string::npos);
   flipped = jpeg;
   for (size_t i = jpeg.size() / 2; i < jpeg.size() / 2 + 40; ++i) flipped[i] = static_cast<char>(0xFF);
-  EXPECT_NE(refusal(flipped).find("damaged"), std::string::npos);
+  EXPECT_NE(image_refusal(flipped).find("damaged"), std::string::npos);
 }
 
 TEST(BadImage, AbsurdDimensionsAreRefusedBeforeAllocating) {
   std::string png = image_fixture("rgb.png");
   std::memcpy(png.data() + 16, "\x7F\xFF\xFF\xFF\x7F\xFF\xFF\xFF", 8);
-  EXPECT_NE(refusal(png).find("2147483647 x 2147483647"), std::string::npos);
+  EXPECT_NE(image_refusal(png).find("2147483647 x 2147483647"), std::string::npos);
   std::string jpeg = image_fixture("photo.jpg");
   const size_t sof = jpeg.find(std::string("\xFF\xC0", 2));
   ASSERT_NE(sof, std::string::npos);
   std::memcpy(jpeg.data() + sof + 5, "\x80\x00\xF0\x00", 4);
-  EXPECT_NE(refusal(jpeg).find("61440 x 32768 pixels; at most"), std::string::npos);
+  EXPECT_NE(image_refusal(jpeg).find("61440 x 32768 pixels; at most"), std::string::npos);
   std::memcpy(jpeg.data() + sof + 5, "\xFF\xFF\xFF\xFF", 4);
-  EXPECT_NE(refusal(jpeg).find("Maximum supported"), std::string::npos);
-  EXPECT_NE(refusal(image_fixture("photo.jpg"), {.max_pixels = 1000}).find("at most 1000"), std::string::npos);
+  EXPECT_NE(image_refusal(jpeg).find("Maximum supported"), std::string::npos);
+  EXPECT_NE(image_refusal(image_fixture("photo.jpg"), {.max_pixels = 1000}).find("at most 1000"), std::string::npos);
   const ImageRequest outside{.resize = ResizeRequest{.width = 4, .height = 4, .box = CropBox{0, 0, 500, 10}}};
-  EXPECT_NE(refusal(image_fixture("photo.jpg"), outside).find("does not lie within"), std::string::npos);
+  EXPECT_NE(image_refusal(image_fixture("photo.jpg"), outside).find("does not lie within"), std::string::npos);
 }
 
 TEST(BadImage, StrayBytesCountAsDamageUnlessTolerated) {
   std::string jpeg = image_fixture("photo.jpg");
   jpeg.insert(jpeg.size() - 2, std::string(100, 's'));  // more than the decoder reads ahead
-  EXPECT_NE(refusal(jpeg).find("extraneous"), std::string::npos);
+  EXPECT_NE(image_refusal(jpeg).find("extraneous"), std::string::npos);
   EXPECT_TRUE(std::holds_alternative<Array>(decode_image(image_bytes(jpeg), "x", {.tolerate_extra_bytes = true})));
 }
 

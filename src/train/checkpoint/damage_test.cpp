@@ -21,7 +21,7 @@ using test::ScratchDirectory;
 using test::state_at;
 
 constexpr const char* kFiles[] = {"model.safetensors", "optimizer.safetensors", "state.json", "MANIFEST.json"};
-constexpr int64_t kFloats = 550'000;
+constexpr int64_t kDamagedFloats = 550'000;
 
 class CheckpointDamage : public ::testing::Test {
  protected:
@@ -29,7 +29,7 @@ class CheckpointDamage : public ::testing::Test {
     set_log_level(LogLevel::Error);
     CheckpointStore store(directory(), keep_two());
     store.save_sync(state_at(1), 1);
-    store.save_sync(state_at(2, kFloats), 2);
+    store.save_sync(state_at(2, kDamagedFloats), 2);
     for (const char* name : kFiles) originals_[name] = read_file(newest() / name);
   }
   void TearDown() override { set_log_level(LogLevel::Info); }
