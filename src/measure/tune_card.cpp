@@ -78,6 +78,7 @@ std::string tune_card_to_json(const TuneCard& card) {
   for (const auto& [field, value] : card.values) json["values"].push_back({{"field", field}, {"value", value}});
   json["promised_ratio"] = detail::interval_json(card.promised_ratio);
   json["peak_tensor_bytes"] = card.peak_tensor_bytes;
+  json["budget_seconds"] = card.budget_seconds;
   json["break_even"] = break_even_json(card.break_even);
   json["notes"] = card.notes;
   json["ledger"] = detail::ledger_json(card.ledger);
@@ -95,6 +96,7 @@ TuneCard tune_card_from_json(const std::string& text, const std::string& name) {
     }
     card.promised_ratio = detail::interval_of(json.at("promised_ratio"));
     json.at("peak_tensor_bytes").get_to(card.peak_tensor_bytes);
+    card.budget_seconds = json.value("budget_seconds", 0.0);
     card.break_even = break_even_of(json.at("break_even"));
     json.at("notes").get_to(card.notes);
     card.ledger = detail::ledger_of(json.at("ledger"));

@@ -46,6 +46,7 @@ struct TuneCard {
   BreakEven break_even;
   Interval promised_ratio;  // what a fresh interleaved run should find
   int64_t peak_tensor_bytes = 0;
+  double budget_seconds = 0;  // that was given: a longer one may find more
   std::vector<std::string> notes;
 };
 

@@ -86,8 +86,9 @@ JobObservation observe_job(const JobSource& jobs, double budget_seconds, int64_t
         format_seconds(10 * kStepsOfOneTrial * first_step)));
   check_memory(jobs, *trial, memory_bytes);
   result.memory_limit = memory_bytes > 0 ? memory_bytes : device::memory::limit();
-  const auto steps = std::clamp<int64_t>(
-      static_cast<int64_t>(kObserveShare * budget_seconds / std::max(1e-6, first_step)), kLeastSteps, kMostObservedSteps);
+  const auto steps =
+      std::clamp<int64_t>(static_cast<int64_t>(kObserveShare * budget_seconds / std::max(1e-6, first_step)),
+                          kLeastSteps, kMostObservedSteps);
   const auto rows = trial->run(steps).rows;
   Observed& o = result.observed;
   o.seen = doctor::observe(rows, 1);

@@ -115,7 +115,7 @@ std::optional<TuneResult> Tuner::from_card() {
     case measure::CardMatch::Same: {
       // A card from a shorter budget that had not finished is no answer to a longer one.
       const bool finished = card->ledger.bound_left.value_or(1) <= 1.02;
-      if (!finished && card->ledger.tuning_seconds < 0.7 * request_.budget_seconds) return std::nullopt;
+      if (!finished && card->budget_seconds < request_.budget_seconds) return std::nullopt;
       TuneResult result{*card, true, false, card_path_, {}};
       for (const auto& [path, value] : card->values) result.best[path] = value;
       return result;
@@ -345,6 +345,7 @@ TuneResult Tuner::finish() {
   card.ledger.baseline_samples_per_second = before;
   card.ledger.best_samples_per_second = after;
   card.ledger.tuning_seconds = spent();
+  card.budget_seconds = request_.budget_seconds;
   card.promised_ratio = {1, 1};
   if (!best_.empty()) {
     card.ledger.best = confirmed_;
