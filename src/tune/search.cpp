@@ -35,6 +35,14 @@ bool Search::is_member(size_t entry) const {
   return std::find(members_.begin(), members_.end(), entry) != members_.end();
 }
 
+void Search::fail(const std::string& setting, const std::string& why) {
+  for (Entry& entry : entries_) {
+    if (entry.candidate.values.empty() || setting_text(entry.candidate.values) != setting) continue;
+    entry.state = EntryState::Failed;
+    entry.note = why;
+  }
+}
+
 std::optional<Trial> Search::next(double spent_seconds) {
   if (spent_seconds >= options_.budget_seconds && stage_ != Stage::Done) {
     out_of_budget_ = true;

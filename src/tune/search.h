@@ -54,6 +54,9 @@ class Search {
   // Seconds per sample of both; nullopt for one that failed, with the reason.
   void report(std::optional<double> a_seconds, std::optional<double> b_seconds, const std::string& failure = {});
 
+  // Known before it begins, e.g. the trial that killed an earlier call; costs none of the budget.
+  void fail(const std::string& setting, const std::string& why);
+
   const Setting& best() const { return best_; }
   const std::vector<Entry>& entries() const { return entries_; }
   bool is_member(size_t entry) const;  // of the best

@@ -61,6 +61,20 @@ TEST(Search, FindsTheBestCombination) {
   }
 }
 
+TEST(Search, WhatIsKnownToFailIsNeverTried) {
+  Search search(make_candidates(), {.budget_seconds = 1000});
+  search.fail("workers=1", "the process was killed");
+  const auto speed = [](const Setting& s) {
+    EXPECT_FALSE(s.count("workers") && s.at("workers") == "1");
+    return plain_speed(s);
+  };
+  run_search(search, speed, 0.015, 1);
+  const auto failed = std::count_if(search.entries().begin(), search.entries().end(), [](const Entry& e) {
+    return e.state == EntryState::Failed && e.note == "the process was killed";
+  });
+  EXPECT_EQ(failed, 1);
+}
+
 TEST(Search, SeesThatTwoSwitchesDoTheSameThing) {
   // Either removes the same bottleneck; together they gain no more.
   const auto speed = [](const Setting& s) { return s.count("workers") || s.count("cache") ? 150.0 : 100.0; };

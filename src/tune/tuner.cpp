@@ -29,6 +29,7 @@ namespace {
 constexpr double kSearchShare = 0.6, kCertificateShare = 0.25;
 constexpr int kLeastConfirmingBlocks = 5, kMostConfirmingBlocks = 12;
 constexpr int kMostCertificates = 4;
+constexpr const char* kKilled = "the process was killed during this trial";
 
 std::string gain_text(const measure::RatioEstimate& e) {
   return fmt::format("{:+.1f} % ({:+.1f} to {:+.1f})", 100 * (e.ratio - 1), 100 * (e.interval.low - 1),
@@ -93,6 +94,7 @@ class Tuner {
   std::optional<measure::RatioEstimate> confirmed_;
   double reference_seconds_ = 0, best_seconds_ = 0;  // per sample, of the confirming blocks
   std::vector<std::string> notes_;
+  std::string killed_;  // the setting an earlier call was trying when it ended
 };
 
 void Tuner::read_job() {
@@ -190,10 +192,10 @@ void Tuner::make_pool(double turn_seconds) {
   std::error_code ignored;
   std::filesystem::create_directories(card_path_.parent_path(), ignored);
   if (std::filesystem::exists(options.journal, ignored)) {
-    const std::string killed = trim(read_file(options.journal, 1 << 16));
-    notes_.push_back("An earlier call ended while it tried '" + killed + "': that trial counts as failed.");
+    killed_ = trim(read_file(options.journal, 1 << 16));
+    notes_.push_back("An earlier call ended while it tried '" + killed_ + "': that trial counts as failed.");
     say(notes_.back());
-    pool_->mark_failed(killed, "the process was killed during this trial");
+    pool_->mark_failed(killed_, kKilled);
     std::filesystem::remove(options.journal, ignored);
   }
 }
@@ -217,6 +219,7 @@ void Tuner::search() {
   SearchOptions options;
   options.budget_seconds = kSearchShare * request_.budget_seconds;
   search_ = std::make_unique<Search>(std::move(candidates), options);
+  if (!killed_.empty()) search_->fail(killed_, kKilled);
   const auto count = std::count_if(search_->entries().begin(), search_->entries().end(),
                                    [](const Entry& e) { return e.state == EntryState::Untried; });
   say(fmt::format("The reference runs at {:.1f} samples/s; {} switches are worth a trial.",
