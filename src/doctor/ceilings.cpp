@@ -77,6 +77,27 @@ std::string ceiling_sentence(ExperimentKind kind, double at_most, double gain) {
   return {};
 }
 
+const char* ceiling_subject(ExperimentKind kind) {
+  switch (kind) {
+    case ExperimentKind::FreeLoader:
+      return "an infinitely fast loader";
+    case ExperimentKind::ColdRead:
+      return "reading from the disk instead of the page cache";
+    case ExperimentKind::NoLogging:
+      return "free logging";
+    case ExperimentKind::NoValidation:
+      return "no validation";
+    case ExperimentKind::NoMonitor:
+      return "no monitor";
+    case ExperimentKind::NoCheckpoint:
+      return "no checkpoints";
+    case ExperimentKind::LoaderOnly:
+    case ExperimentKind::AsIs:
+      break;
+  }
+  return "this";
+}
+
 }  // namespace
 
 std::vector<Ceiling> ceilings(std::span<const ExperimentBlock> blocks) {
@@ -98,9 +119,14 @@ std::vector<Ceiling> ceilings(std::span<const ExperimentBlock> blocks) {
     Ceiling ceiling{kind, measure::compare_blocks(as_is, without), {}};
     ceiling.sentence = ceiling_sentence(kind, ceiling.gain_at_most(), ceiling.gain());
     const measure::Interval& interval = ceiling.speed.interval;
-    if (kind != ExperimentKind::LoaderOnly && interval.high - interval.low > kNoisy)
-      ceiling.sentence +=
-          fmt::format(" (Noisy: {:+.0f} to {:+.0f} %.)", 100 * (interval.low - 1), 100 * (interval.high - 1));
+    if (kind != ExperimentKind::LoaderOnly && interval.high - interval.low > kNoisy) {
+      const std::string range =
+          fmt::format("{:+.0f} to {:+.0f} %", 100 * (interval.low - 1), 100 * (interval.high - 1));
+      // A bound that only the noise made is no bound to print.
+      ceiling.sentence = interval.low <= 1 && interval.high >= 1
+                             ? fmt::format("What {} changes is too noisy to say ({}).", ceiling_subject(kind), range)
+                             : ceiling.sentence + fmt::format(" (Noisy: {}.)", range);
+    }
     found.push_back(std::move(ceiling));
   }
   return found;

@@ -114,6 +114,18 @@ TEST(Ceilings, SayWhatWillNotHelp) {
   EXPECT_EQ(find_ceiling(found, ExperimentKind::NoMonitor), nullptr);
 }
 
+TEST(Ceilings, NoiseIsNotPrintedAsABound) {
+  std::vector<ExperimentBlock> blocks;
+  for (int b = 0; b < 4; ++b) {
+    blocks.push_back({ExperimentKind::AsIs, b, b % 2 == 0 ? 0.010 : 0.020});
+    blocks.push_back({ExperimentKind::NoLogging, b, b % 2 == 0 ? 0.020 : 0.010});
+  }
+  const auto found = ceilings(blocks);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(found[0].sentence, testing::HasSubstr("What free logging changes is too noisy to say"));
+  EXPECT_THAT(found[0].sentence, testing::Not(testing::HasSubstr("at most")));
+}
+
 TEST(Ceilings, OnlyWantsWhatCanShowSomething) {
   const auto wanted = wanted_experiments({}, make_seen({{Phase::Forward, 0.5}, {Phase::Validate, 0.1}}), 10);
   std::vector<std::string> names;
