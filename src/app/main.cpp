@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "device/startup_memory.h"
 
 using namespace redline;
 
@@ -43,7 +44,10 @@ int run(int argc, char** argv) {
   program.set_version_flag("--version", app::version_text);
   program.require_subcommand(0, 1);
   program.fallthrough();
-  program.parse_complete_callback([&] { app::apply_globals(globals); });
+  program.parse_complete_callback([&] {
+    app::apply_globals(globals);
+    device::release_startup_memory();
+  });
   for (app::AddCommand add : app::commands()) add(program, globals);
   share_globals(program, globals);
   try {

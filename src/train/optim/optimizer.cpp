@@ -64,17 +64,19 @@ torch::Tensor Optimizer::step_tensor(int64_t count) {
 
 bool Optimizer::step_adam(double lr, double decay, double divisor) {
   adam_.clear();
-  for (size_t i = 0; i < lists_.params.size(); ++i) {
-    AdamScalars scalars =
-        adam_scalars(lr, settings_.beta1, settings_.beta2, settings_.eps, decay, divisor, lists_.counts[i]);
-    scalars.decoupled = settings_.kind == OptimizerKind::AdamW;
-    scalars.amsgrad = settings_.amsgrad;
-    scalars.maximize = settings_.maximize;
+  const AdamRates rates{lr,
+                        settings_.beta1,
+                        settings_.beta2,
+                        settings_.eps,
+                        decay,
+                        divisor,
+                        settings_.kind == OptimizerKind::AdamW,
+                        settings_.maximize};
+  for (size_t i = 0; i < lists_.params.size(); ++i)
     adam_.push_back({lists_.params[i].data_ptr<float>(), lists_.grads[i].const_data_ptr<float>(),
                      lists_.first[i].data_ptr<float>(), lists_.second[i].data_ptr<float>(),
                      settings_.amsgrad ? lists_.third[i].data_ptr<float>() : nullptr, lists_.params[i].numel(),
-                     scalars});
-  }
+                     adam_scalars(rates, lists_.counts[i])});
   return adam_step(adam_);
 }
 

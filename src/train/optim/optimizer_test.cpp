@@ -175,8 +175,7 @@ TEST(Optimizer, TheKernelIsLibTorchsFusedStep) {
       for (const int threads : {1, 2}) {
         at::set_num_threads(threads);
         torch::Tensor value = start.clone(), first = start * 0.1, second = start.abs() * 0.2;
-        AdamScalars scalars = adam_scalars(0.02, 0.9, 0.98, 1e-8, 0.1, 4.0, 3);
-        scalars.decoupled = adamw;
+        const AdamScalars scalars = adam_scalars({0.02, 0.9, 0.98, 1e-8, 0.1, 4.0, adamw, /*maximize=*/false}, 3);
         EXPECT_TRUE(adam_step({{value.data_ptr<float>(), gradient.const_data_ptr<float>(), first.data_ptr<float>(),
                                 second.data_ptr<float>(), nullptr, count, scalars}}));
         results.push_back(torch::cat({value, first, second}));
