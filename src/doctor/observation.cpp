@@ -59,10 +59,19 @@ Observation observe(std::span<const measure::StepRow> rows, int64_t warmup_steps
     seen.iterations_per_second = micro / wall;
   }
   seen.padding_share = padded > 0 ? 1.0 - items / padded : 0.0;
-  for (size_t p = 0; p < measure::kNumPhases; ++p) seen.phases[p] = summarise_phase(rows, p, wall);
+  // Of very short steps only some are divided into phases.
+  std::vector<measure::StepRow> timed;
+  double timed_wall = 0;
+  for (const auto& row : rows) {
+    if ((row.flags & measure::kStepUntimed) != 0) continue;
+    timed.push_back(row);
+    timed_wall += static_cast<double>(row.wall_ns) * 1e-9;
+  }
+  if (timed.empty()) timed.assign(rows.begin(), rows.end()), timed_wall = wall;
+  for (size_t p = 0; p < measure::kNumPhases; ++p) seen.phases[p] = summarise_phase(timed, p, timed_wall);
   const double middle = measure::median(walls);
   if (middle > 0) seen.step_spread = (measure::quantile(walls, 0.9) - measure::quantile(walls, 0.1)) / middle;
-  seen.costs = fit_costs(rows);
+  seen.costs = fit_costs(timed);
   return seen;
 }
 

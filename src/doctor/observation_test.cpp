@@ -34,6 +34,17 @@ TEST(Observation, SharesAddUpAndRatesCountBothWays) {
   EXPECT_NEAR(seen.phase(measure::Phase::Validate).seconds_per_occurrence, 0.010, 1e-12);
 }
 
+TEST(Observation, StepsThatWereNotDividedCountOnlyByTheirLength) {
+  std::vector<measure::StepRow> rows = {make_row(8, 2), make_row(0, 0), make_row(6, 2)};
+  rows[1].phase_ns[static_cast<size_t>(measure::Phase::Other)] = rows[1].wall_ns = 9'000'000;
+  rows[1].flags = measure::kStepUntimed;
+  const Observation seen = observe(rows, 0);
+  EXPECT_NEAR(seen.step_seconds, 0.009, 1e-12);
+  EXPECT_NEAR(seen.phase(measure::Phase::Forward).seconds_per_step, 0.007, 1e-12);
+  EXPECT_NEAR(seen.phase(measure::Phase::Forward).share, 14.0 / 18.0, 1e-12);
+  EXPECT_EQ(seen.phase(measure::Phase::Other).share, 0.0);
+}
+
 TEST(Observation, CadencesAreAmortisedOverTheRun) {
   Observation seen;
   seen.steps = 10;

@@ -35,7 +35,13 @@ struct StepRow {
   double loss = 0.0, learning_rate = 0.0, grad_norm = 0.0;
   uint32_t flags = 0;  // StepFlag bits
 };
-enum StepFlag : uint32_t { kStepSkipped = 1, kStepRetriedPrecision = 2, kStepSplitForMemory = 4, kStepAfterResume = 8 };
+enum StepFlag : uint32_t {
+  kStepSkipped = 1,
+  kStepRetriedPrecision = 2,
+  kStepSplitForMemory = 4,
+  kStepAfterResume = 8,
+  kStepUntimed = 16
+};
 
 using FieldValue = std::variant<bool, int64_t, double, std::string>;
 using FieldList = std::vector<std::pair<std::string, FieldValue>>;

@@ -3,6 +3,7 @@
 #include "measure/step_clock.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace redline::measure {
@@ -24,6 +25,13 @@ double calibrate_scope_ns() {
     return per_scope[kBatches / 2];
   }();
   return cost;
+}
+
+int64_t sampling_interval(int64_t scopes, double scope_ns, double step_ns) {
+  constexpr double kMostShare = 0.01;
+  if (step_ns <= 0) return 1;
+  const double share = static_cast<double>(scopes) * scope_ns / step_ns;
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(share / kMostShare)));
 }
 
 }  // namespace redline::measure

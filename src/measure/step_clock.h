@@ -4,6 +4,8 @@
 // scopes.
 #pragma once
 
+#include <utility>
+
 #include "core/time.h"
 #include "measure/faults.h"
 #include "measure/phases.h"
@@ -25,15 +27,26 @@ class StepClock {
     } else {
       begin_ns_ = end_ns_;
     }
+    timed_ = every_ <= 1 || ++untimed_ >= every_;
+    if (timed_) untimed_ = 0;
+    switches_ = 0;
   }
   // Ends the step: returns its phases; wall_ns() is their sum. The reference holds until the next end_step().
   const PhaseTimes& end_step() {
+    const bool was_timed = std::exchange(timed_, true);
     switch_to(Phase::Other);
+    timed_ = was_timed;
     end_ns_ = mark_ns_;
     finished_ = times_;
     times_.fill(0);
     return finished_;
   }
+  // From the next step on only each n-th step is divided into phases; the others' time is all Other. For steps so short
+  // that reading the clock would show in them.
+  void sample_every(int64_t n) { every_ = n; }
+  bool timed() const { return timed_; }             // this step, or the one that ended last
+  int64_t scopes() const { return switches_ / 2; }  // of this step so far
+
   // The time until the next begin_step() is nobody's (e.g. between two trials of the tuner).
   void forget_idle() { idle_forgotten_ = true; }
 
@@ -43,13 +56,13 @@ class StepClock {
 
   // Charges the time since the last switch to the current phase and makes `phase` current; returns the one that was.
   Phase switch_to(Phase phase) {
+    ++switches_;
+    if (!timed_) return std::exchange(current_, phase);
     const int64_t now = now_ns();
     times_[static_cast<size_t>(current_)] += now - mark_ns_;
     if (spans_ != nullptr) spans_->add(current_, mark_ns_, now);
     mark_ns_ = now;
-    const Phase before = current_;
-    current_ = phase;
-    return before;
+    return std::exchange(current_, phase);
   }
 
   // Also keeps each phase's begin and end, until called with null. `spans` must outlive that.
@@ -60,7 +73,8 @@ class StepClock {
   int64_t begin_ns_ = 0, mark_ns_ = 0, end_ns_ = 0;
   SpanLog* spans_ = nullptr;
   Phase current_ = Phase::Other;
-  bool idle_forgotten_ = true;
+  bool idle_forgotten_ = true, timed_ = true;
+  int64_t every_ = 1, untimed_ = 0, switches_ = 0;
 };
 
 class PhaseScope {
@@ -77,5 +91,8 @@ class PhaseScope {
 
 // Median cost of one PhaseScope on this machine, in nanoseconds. Takes about a millisecond; measured once per process.
 double calibrate_scope_ns();
+
+// Every how many steps to divide one into phases, so that this costs at most a hundredth of the steps' time.
+int64_t sampling_interval(int64_t scopes, double scope_ns, double step_ns);
 
 }  // namespace redline::measure

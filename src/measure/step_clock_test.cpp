@@ -41,6 +41,30 @@ TEST(StepClock, PhasesAddUpToWallTimeExactly) {
   }
 }
 
+TEST(StepClock, ShortStepsAreSampled) {
+  EXPECT_EQ(sampling_interval(10, 50, 1e6), 1) << "0.05 % of a step of 1 ms";
+  EXPECT_EQ(sampling_interval(10, 50, 50'000), 1) << "exactly 1 %";
+  EXPECT_EQ(sampling_interval(10, 50, 20'000), 3);
+  EXPECT_EQ(sampling_interval(10, 50, 0), 1);
+  StepClock clock;
+  clock.sample_every(3);
+  int64_t begin = 0;
+  for (int step = 0; step < 9; ++step) {
+    clock.begin_step();
+    if (step == 0) begin = clock.begin_ns();
+    {
+      const PhaseScope outer(clock, Phase::Forward);
+      const PhaseScope inner(clock, Phase::Log);
+    }
+    EXPECT_EQ(clock.scopes(), 2);
+    const PhaseTimes times = clock.end_step();
+    EXPECT_EQ(clock.timed(), step % 3 == 2);
+    if (!clock.timed()) EXPECT_EQ(times[static_cast<size_t>(Phase::Other)], clock.wall_ns());
+    EXPECT_EQ(clock.begin_ns(), begin) << "steps tile the timeline, timed or not";
+    begin += clock.wall_ns();
+  }
+}
+
 TEST(StepClock, StepsTileTheTimeline) {
   StepClock clock;
   clock.begin_step();

@@ -46,6 +46,7 @@ void load_named(const NamedTensors& from, const NamedTensors& to) {
 }
 
 constexpr const char* kEmaPrefix = "ema.";
+constexpr int64_t kRssEveryNs = 10'000'000;
 
 }  // namespace
 
@@ -297,17 +298,25 @@ void Trainer::write_row(const StepOutcome& outcome) {
   row.padded_items = outcome.result.padded_items;
   row.live_bytes = memory.live_bytes;
   row.peak_bytes = memory.step_peak_bytes;
-  row.rss_bytes = device::process_rss_bytes();
+  // Asking the kernel takes microseconds, which a step of one millisecond would feel.
+  if (const int64_t now = row.begin_ns + row.wall_ns; now - rss_read_ns_ >= kRssEveryNs) {
+    rss_bytes_ = device::process_rss_bytes();
+    rss_read_ns_ = now;
+  }
+  row.rss_bytes = rss_bytes_;
   row.loss = outcome.result.loss;
   row.learning_rate = outcome.learning_rate;
   row.grad_norm = outcome.grad_norm;
-  row.flags = outcome.flags | next_flags_;
+  row.flags = outcome.flags | next_flags_ | (clock_.timed() ? 0 : measure::kStepUntimed);
   next_flags_ = 0;
   window_.add_phases(row.phase_ns);
   const double seconds = static_cast<double>(row.wall_ns) * 1e-9;
   step_seconds_ = step_seconds_ > 0 ? 0.9 * step_seconds_ + 0.1 * seconds : seconds;
+  if (clock_.timed())
+    clock_.sample_every(
+        measure::sampling_interval(clock_.scopes(), measure::calibrate_scope_ns(), 1e9 * step_seconds_));
   observer_->step(row);
-  check_drift(row);
+  if (clock_.timed()) check_drift(row);
   check_memory(row);
 }
 

@@ -214,7 +214,8 @@ class Trainer {
   double last_loss_ = 0, step_seconds_ = 0;
   uint32_t next_flags_ = 0;
   int64_t precision_report_step_ = -1;  // the step whose operators are timed once, in a mixed-precision run
-  measure::StageTimes stages_seen_{};   // by the rows written so far
+  int64_t rss_bytes_ = 0, rss_read_ns_ = 0;
+  measure::StageTimes stages_seen_{};  // by the rows written so far
 };
 
 }  // namespace redline::train
