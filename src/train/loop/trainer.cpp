@@ -307,7 +307,8 @@ void Trainer::write_row(const StepOutcome& outcome) {
   row.loss = outcome.result.loss;
   row.learning_rate = outcome.learning_rate;
   row.grad_norm = outcome.grad_norm;
-  row.flags = outcome.flags | next_flags_ | (clock_.timed() ? 0 : measure::kStepUntimed);
+  row.flags = outcome.flags | next_flags_;
+  if (!clock_.timed()) row.flags |= measure::kStepUntimed;
   next_flags_ = 0;
   window_.add_phases(row.phase_ns);
   const double seconds = static_cast<double>(row.wall_ns) * 1e-9;
