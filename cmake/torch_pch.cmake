@@ -3,7 +3,8 @@
 # of 700 MB per build directory.
 string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
 separate_arguments(type_flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}}")
-set(pch_flags ${type_flags} -std=c++20 -fPIC -fstack-protector-strong -D_GLIBCXX_USE_CXX11_ABI=1)
+# Without -fopenmp LibTorch's at::parallel_for is a plain loop: its header looks at _OPENMP where it is included.
+set(pch_flags ${type_flags} -std=c++20 -fPIC -fopenmp -fstack-protector-strong -D_GLIBCXX_USE_CXX11_ABI=1)
 if(REDLINE_HAS_V3)
   list(APPEND pch_flags -march=x86-64-v3)
 endif()
@@ -31,5 +32,5 @@ endif()
 file(LOCK "${CMAKE_SOURCE_DIR}/.cache/pch" DIRECTORY RELEASE)
 
 function(redline_use_torch_pch target)
-  target_compile_options(${target} PRIVATE -fPIC "SHELL:-include ${REDLINE_PCH_DIR}/torch_pch.h")
+  target_compile_options(${target} PRIVATE -fPIC -fopenmp "SHELL:-include ${REDLINE_PCH_DIR}/torch_pch.h")
 endfunction()

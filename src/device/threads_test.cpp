@@ -1,8 +1,12 @@
 #include "device/threads.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
 
 #include "core/error.h"
 
@@ -23,6 +27,18 @@ TEST(Threads, SetsAndRestores) {
   EXPECT_EQ(intra_op_threads(), before);
   EXPECT_THROW(set_intra_op_threads(0), ConfigError);
   EXPECT_EQ(intra_op_threads(), before);
+}
+
+// The header makes it a plain loop when a flag is missing, and nothing else would tell.
+TEST(Threads, ParallelForRunsOnAllOfThem) {
+  const ThreadCountScope scope(2);
+  std::array<std::atomic<int>, 2> entered{};
+  at::parallel_for(0, 2, 1, [&](int64_t begin, int64_t end) {
+    ASSERT_EQ(end, begin + 1);
+    entered[static_cast<size_t>(begin)] = at::get_thread_num() + 1;
+  });
+  EXPECT_EQ(entered[0], 1);
+  EXPECT_EQ(entered[1], 2);
 }
 
 TEST(Threads, MklIsFixedWhereLibTorchHasIt) { EXPECT_EQ(fix_mkl_threads(), at::hasMKL()); }
