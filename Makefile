@@ -26,6 +26,9 @@ demo: configure  ## see redline work
 	@ninja -C $(BUILD) -j$(JOBS) redline
 	@tools/demo $(BUILD)
 
+# Tests share the cores, so a thread that waits must not spin.
+test test-slow: export OMP_WAIT_POLICY = passive
+
 test: build      ## all tests that run within minutes
 	@tools/slowest_files $(BUILD)
 	@cd $(BUILD) && ctest --output-on-failure -j$(JOBS)
