@@ -81,6 +81,12 @@ def bootstrap_ratio(better, reference, invert, resamples=2000, seed=1):
     return ratio(better, reference), values[int(0.025 * resamples)], values[int(0.975 * resamples)]
 
 
+def bootstrap_median(values, resamples=2000, seed=1):
+    draw = random.Random(seed)
+    medians = sorted(statistics.median(draw.choices(values, k=len(values))) for _ in range(resamples))
+    return statistics.median(values), medians[int(0.025 * resamples)], medians[int(0.975 * resamples)]
+
+
 def measure(workload, log=print):
     figures = {name: [] for name in workload.variants}
     for block in range(workload.rounds):
@@ -98,7 +104,8 @@ def judge(workload, figures):
         best = pick(references, key=lambda name: statistics.median(f[bar.chosen_by or bar.figure] for f in figures[name]))
         better = [f[bar.figure] for f in figures[bar.better]]
         reference = [f[bar.figure] for f in figures[best]]
-        ratio, low, high = bootstrap_ratio(better, reference, bar.smaller_is_better)
+        # A figure that is held against a number of its own has no peer: its median stands in the ratio's place.
+        ratio, low, high = bootstrap_median(better) if bar.at_most is not None else bootstrap_ratio(better, reference, bar.smaller_is_better)
         extra = statistics.median(better) - statistics.median(reference)
         if bar.at_most is not None:
             met = statistics.median(better) <= bar.at_most
@@ -119,16 +126,22 @@ def bar_text(row):
     if row["claim"]:
         return "none: a claim"
     if row["at_most"] is not None:
-        return f"{row['better_median']:.4g} of at most {row['at_most']:g}"
+        return f"at most {row['at_most']:g}"
     return f"{row['bar']:g}×" if row["extra_at_most"] is None else f"{row['extra']:+.4g} of {row['extra_at_most']:+.4g} allowed"
+
+
+def measured_text(row):
+    if row["at_most"] is not None:
+        return f"{row['ratio']:.4g} ({row['low']:.4g} – {row['high']:.4g})"
+    return f"{row['ratio']:.2f}× ({row['low']:.2f} – {row['high']:.2f})"
 
 
 def markdown(workload, rows, figures, facts):
     lines = [f"## {workload.name}", "", workload.sentence, ""]
-    lines += ["| figure | redline | best peer | ratio (95 % interval) | bar | met |", "|---|---|---|---|---|---|"]
+    lines += ["| figure | redline | best peer | ratio or figure (95 % interval) | bar | met |", "|---|---|---|---|---|---|"]
     for row in rows:
         lines.append(f"| {row['figure']}{': ' + row['sentence'] if row['sentence'] else ''} | {row['better']} {row['better_median']:.4g} | "
-                     f"{row['reference']} {row['reference_median']:.4g} | {row['ratio']:.2f}× ({row['low']:.2f} – {row['high']:.2f}) | "
+                     f"{'-' if row['at_most'] is not None else row['reference'] + format(row['reference_median'], ' .4g')} | {measured_text(row)} | "
                      f"{bar_text(row)} | {'yes' if row['met'] else '**no**'} |")
     keys = sorted({key for values in figures.values() for f in values for key, v in f.items() if isinstance(v, (int, float))})
     lines += ["", "All variants, medians:", "", "| variant | " + " | ".join(keys) + " |", "|---|" + "---|" * len(keys)]
@@ -173,6 +186,6 @@ def main(argv):
         page = write_results(workload, rows, figures, facts)
         for row in rows:
             missed += not row["met"]
-            print(f"  {row['figure']}: {row['ratio']:.2f}x ({row['low']:.2f} - {row['high']:.2f}), bar {bar_text(row)}: {'met' if row['met'] else 'MISSED'}")
+            print(f"  {row['figure']}: {measured_text(row)}, bar {bar_text(row)}: {'met' if row['met'] else 'MISSED'}")
         print(f"  -> {page.relative_to(ROOT)}")
     return 1 if missed else 0

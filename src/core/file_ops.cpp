@@ -141,13 +141,14 @@ FileOps& posix_file_ops() {
   return ops;
 }
 
-void write_file_atomic(const std::filesystem::path& path, std::string_view bytes, FileOps& ops) {
+void write_file_atomic(const std::filesystem::path& path, const std::function<void(WritableFile&)>& fill,
+                       FileOps& ops) {
   static std::atomic<uint64_t> counter{0};
   std::filesystem::path temporary = path;
   temporary += ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
   try {
     const std::unique_ptr<WritableFile> file = ops.create(temporary);
-    file->write(std::as_bytes(std::span(bytes.data(), bytes.size())));
+    fill(*file);
     file->sync();
     file->close();
     ops.rename(temporary, path);
@@ -160,6 +161,11 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view bytes
   }
   const std::filesystem::path parent = path.parent_path();
   ops.sync_directory(parent.empty() ? std::filesystem::path(".") : parent);
+}
+
+void write_file_atomic(const std::filesystem::path& path, std::string_view bytes, FileOps& ops) {
+  write_file_atomic(
+      path, [&](WritableFile& file) { file.write(std::as_bytes(std::span(bytes.data(), bytes.size()))); }, ops);
 }
 
 std::string read_file(const std::filesystem::path& path, size_t limit_bytes) {

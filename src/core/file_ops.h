@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,7 +34,9 @@ class FileOps {
 
 FileOps& posix_file_ops();
 
-// Temporary file beside `path`, fsync, rename over it, fsync of the directory.
+// Temporary file beside `path`, filled by `fill`, fsync, rename over it, fsync of the directory.
+void write_file_atomic(const std::filesystem::path& path, const std::function<void(WritableFile&)>& fill,
+                       FileOps& ops = posix_file_ops());
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes, FileOps& ops = posix_file_ops());
 
 // Whole file; throws DiskError when it cannot be read or is larger than the limit.

@@ -1,7 +1,5 @@
 #include "data/image_table.h"
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -11,6 +9,7 @@
 #include "core/hash.h"
 #include "core/strings.h"
 #include "data/audio_clip.h"
+#include "data/json_lines.h"
 
 namespace redline::data {
 
@@ -148,16 +147,7 @@ ImageTable ImageTable::parse_csv(std::string_view text, const std::string& name)
 ImageTable ImageTable::parse_json_lines(std::string_view text, const std::string& name) {
   ImageTable table;
   std::vector<std::string> labels;
-  const simdjson::padded_string padded(text);
-  const std::string_view all(padded.data(), padded.size());
-  simdjson::dom::parser parser;
-  int line = 0;
-  for (size_t begin = 0; begin < all.size();) {
-    const size_t end = std::min(all.find('\n', begin), all.size());
-    const std::string_view row = all.substr(begin, end - begin);
-    begin = end + 1;
-    ++line;
-    if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+  for_each_json_line(text, [&](simdjson::dom::parser& parser, std::string_view row, int line) {
     simdjson::dom::object object;
     if (parser.parse(row.data(), row.size(), false).get(object) != simdjson::SUCCESS)
       table_error(name, line, "not a JSON object.");
@@ -178,7 +168,7 @@ ImageTable ImageTable::parse_json_lines(std::string_view text, const std::string
     if (file.empty() || label.empty()) table_error(name, line, "'path' or 'label' is missing.");
     table.entries.push_back({std::string(file), -1, line});
     labels.push_back(std::move(label));
-  }
+  });
   if (table.entries.empty()) throw DataError("The table " + printable(name) + " has no rows.");
   number_labels(table, labels);
   return table;

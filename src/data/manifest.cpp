@@ -1,13 +1,12 @@
 #include "data/manifest.h"
 
-#include <simdjson.h>
-
 #include <cmath>
 #include <limits>
 
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/strings.h"
+#include "data/json_lines.h"
 #include "data/path_guard.h"
 
 namespace redline::data {
@@ -73,22 +72,12 @@ Manifest Manifest::parse(std::string_view text, const std::string& name) {
   manifest.name_ = name;
   manifest.fingerprint_ = hash64(text);
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  // The parser reads up to SIMDJSON_PADDING bytes beyond a line: into the next line, or into this copy's padding.
-  const simdjson::padded_string padded(text);
-  const std::string_view all(padded.data(), padded.size());
-  simdjson::dom::parser parser;
-  int line = 0;
-  for (size_t begin = 0; begin < all.size();) {
-    const size_t end = std::min(all.find('\n', begin), all.size());
-    const std::string_view row = all.substr(begin, end - begin);
-    begin = end + 1;
-    ++line;
-    if (row.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+  for_each_json_line(text, [&](simdjson::dom::parser& parser, std::string_view row, int line) {
     const Line read = read_line(parser, row, Place{name, line});
     manifest.entries_.push_back({manifest.names_.size(), read.duration, read.offset,
                                  static_cast<uint32_t>(read.file.size()), static_cast<int32_t>(read.shard), line});
     manifest.names_ += read.file;
-  }
+  });
   if (manifest.entries_.empty()) throw DataError("The manifest " + printable(name) + " has no entries.");
   return manifest;
 }

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file_ops.h"
+#include "core/string_file.h"
 #include "data/tar_header.h"
 #include "data/tar_index.h"
 #include "data/tar_writer.h"
@@ -14,20 +15,6 @@ namespace redline::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Keeps the bytes in a string.
-class StringFile : public WritableFile {
- public:
-  explicit StringFile(std::string* out) : out_(out) {}
-  void write(std::span<const std::byte> bytes) override {
-    out_->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-  void sync() override {}
-  void close() override {}
-
- private:
-  std::string* out_;
-};
 
 std::string make_tar(const std::vector<std::pair<std::string, std::string>>& members) {
   std::string out;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,9 +62,11 @@ class RunWriter {
   void step(const StepRow& row);
   // E.g. "guard.nan", "checkpoint.saved"; written at once.
   void event(const std::string& kind, const FieldList& fields);
-  void metric(int64_t step, const std::string& name, double value);  // name must be in the metric table
-  void flush();                                                      // to the kernel: survives a kill of this process
-  void sync();                                                       // and to the disk: survives a power cut
+  // Names must be in the metric table; one write for all of a step.
+  void metrics(int64_t step, const std::map<std::string, double>& values);
+  void metric(int64_t step, const std::string& name, double value);
+  void flush();  // to the kernel: survives a kill of this process
+  void sync();   // and to the disk: survives a power cut
   const std::filesystem::path& directory() const;
 
  private:

@@ -145,11 +145,16 @@ void RunWriter::event(const std::string& kind, const FieldList& fields) {
   impl_->events.append(line);
 }
 
-void RunWriter::metric(int64_t step, const std::string& name, double value) {
-  REDLINE_CHECK(impl_->metrics.find(name) != nullptr, "the metric '" + name + "' is declared in the metric table");
-  const std::string line = metric_line(step, name, value);
+void RunWriter::metric(int64_t step, const std::string& name, double value) { metrics(step, {{name, value}}); }
+
+void RunWriter::metrics(int64_t step, const std::map<std::string, double>& values) {
+  std::string lines;
+  for (const auto& [name, value] : values) {
+    REDLINE_CHECK(impl_->metrics.find(name) != nullptr, "the metric '" + name + "' is declared in the metric table");
+    lines += metric_line(step, name, value);
+  }
   const std::lock_guard lock(impl_->mutex);
-  impl_->metric_lines.append(line);
+  impl_->metric_lines.append(lines);
 }
 
 void RunWriter::flush() {

@@ -154,8 +154,13 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t resume_step) {
 EventFile::~EventFile() = default;
 const std::filesystem::path& EventFile::path() const { return impl_->file.path(); }
 
-void EventFile::scalar(int64_t step, std::string_view tag, double value) {
-  impl_->write_value(step, ProtoWriter().bytes(1, tag).fixed32(2, static_cast<float>(value)));
+void EventFile::scalars(int64_t step, const std::map<std::string, double>& values) {
+  ProtoWriter summary;
+  for (const auto& [tag, value] : values)
+    summary.bytes(1, ProtoWriter().bytes(1, tag).fixed32(2, static_cast<float>(value)).data());
+  ProtoWriter event = new_event(step);
+  event.bytes(5, summary.data());
+  impl_->write(event);
 }
 
 void EventFile::histogram(int64_t step, std::string_view tag, const Histogram& histogram) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,7 +29,8 @@ class EventFile {
   explicit EventFile(const std::filesystem::path& folder, int64_t resume_step = -1);
   ~EventFile();
 
-  void scalar(int64_t step, std::string_view tag, double value);
+  // All of a step in one record and one write.
+  void scalars(int64_t step, const std::map<std::string, double>& values);
   void histogram(int64_t step, std::string_view tag, const Histogram& histogram);
   // `png` is a whole PNG file; anything else is our mistake (InternalError).
   void image(int64_t step, std::string_view tag, std::string_view png);

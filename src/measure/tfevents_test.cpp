@@ -79,7 +79,7 @@ TEST(EventFile, EveryStartMakesANewFileThatSortsLast) {
   std::vector<std::string> names;
   for (int i = 0; i < 3; ++i) {
     EventFile file(folder, i == 0 ? -1 : 10 * i);
-    file.scalar(i, "loss", 0.5);
+    file.scalars(i, {{"loss", 0.5}});
     names.push_back(file.path().filename().string());
     EXPECT_THROW(file.image(1, "x", "not a png"), InternalError);
   }
@@ -99,11 +99,11 @@ TEST(EventFileSample, Writes) {
   const auto folder = root / "run";
   {
     EventFile file(folder);
-    for (int64_t step = 1; step <= 5; ++step) file.scalar(step, "loss", static_cast<double>(step));
+    for (int64_t step = 1; step <= 5; ++step) file.scalars(step, {{"loss", static_cast<double>(step)}});
   }
   {
     EventFile file(folder, 3);
-    for (int64_t step = 4; step <= 6; ++step) file.scalar(step, "loss", 10.0 * static_cast<double>(step));
+    for (int64_t step = 4; step <= 6; ++step) file.scalars(step, {{"loss", 10.0 * static_cast<double>(step)}});
     std::vector<float> values;
     for (int i = -50; i <= 50; ++i) values.push_back(static_cast<float>(i) / 10.0F);
     file.histogram(2, "weights", make_histogram(values));

@@ -3,7 +3,6 @@
 #include "train/safetensors.h"
 
 #include <algorithm>
-#include <atomic>
 #include <numeric>
 
 #include <unistd.h>
@@ -161,23 +160,8 @@ void write_safetensors(WritableFile& file, const NamedTensors& tensors,
 
 void write_safetensors_atomic(const std::filesystem::path& path, const NamedTensors& tensors,
                               const std::map<std::string, std::string>& metadata, FileOps& ops) {
-  static std::atomic<uint64_t> counter{0};
-  std::filesystem::path temporary = path;
-  temporary += ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
-  try {
-    const std::unique_ptr<WritableFile> file = ops.create(temporary);
-    write_safetensors(*file, tensors, metadata);
-    file->sync();
-    file->close();
-    ops.rename(temporary, path);
-  } catch (...) {
-    try {
-      ops.remove_all(temporary);
-    } catch (const DiskError&) {  // the first error is the one to report
-    }
-    throw;
-  }
-  ops.sync_directory(path.parent_path().empty() ? std::filesystem::path(".") : path.parent_path());
+  write_file_atomic(
+      path, [&](WritableFile& file) { write_safetensors(file, tensors, metadata); }, ops);
 }
 
 }  // namespace redline::train

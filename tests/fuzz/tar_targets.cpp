@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "core/file_ops.h"
+#include "core/string_file.h"
 #include "data/tar_index.h"
 #include "data/tar_writer.h"
 #include "target.h"
@@ -12,22 +12,9 @@ namespace {
 
 using namespace redline::data;
 
-class TextFile : public WritableFile {
- public:
-  explicit TextFile(std::string* out) : out_(out) {}
-  void write(std::span<const std::byte> bytes) override {
-    out_->append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-  void sync() override {}
-  void close() override {}
-
- private:
-  std::string* out_;
-};
-
 std::string sample_tar() {
   std::string out;
-  TarWriter writer(std::make_unique<TextFile>(&out));
+  TarWriter writer(std::make_unique<StringFile>(&out));
   const auto add = [&](const std::string& name, size_t size) {
     const std::string content(size, 'x');
     writer.add(name, std::as_bytes(std::span(content)));

@@ -15,26 +15,34 @@ namespace {
 
 constexpr int64_t kBlock = 1 << 14;
 
+// Sixteen running sums, so that one addition need not wait for the last; both paths add the same in the same order.
+constexpr int64_t kSums = 16;
+
+double total(double* sums) {
+  for (int64_t half = kSums / 2; half > 0; half /= 2)
+    for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  return sums[0];
+}
+
 double sum_squares_plain(const float* x, int64_t count) {
-  // Eight running sums, as the vector path has: the same additions in the same order.
-  double sums[8] = {};
-  for (int64_t i = 0; i < count; ++i) sums[i % 8] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+  double sums[kSums] = {};
+  for (int64_t i = 0; i < count; ++i) sums[i % kSums] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return total(sums);
 }
 
 __attribute__((target("avx2"))) double sum_squares_avx2(const float* x, int64_t count) {
-  __m256d low = _mm256_setzero_pd(), high = _mm256_setzero_pd();
+  __m256d lanes[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
   int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const __m256d a = _mm256_cvtps_pd(_mm_loadu_ps(x + i)), b = _mm256_cvtps_pd(_mm_loadu_ps(x + i + 4));
-    low = _mm256_add_pd(low, _mm256_mul_pd(a, a));
-    high = _mm256_add_pd(high, _mm256_mul_pd(b, b));
+  for (; i + kSums <= count; i += kSums) {
+    for (int k = 0; k < 4; ++k) {
+      const __m256d a = _mm256_cvtps_pd(_mm_loadu_ps(x + i + 4 * k));
+      lanes[k] = _mm256_add_pd(lanes[k], _mm256_mul_pd(a, a));
+    }
   }
-  alignas(32) double sums[8];
-  _mm256_store_pd(sums, low);
-  _mm256_store_pd(sums + 4, high);
-  for (; i < count; ++i) sums[i % 8] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+  alignas(32) double sums[kSums];
+  for (int k = 0; k < 4; ++k) _mm256_store_pd(sums + 4 * k, lanes[k]);
+  for (; i < count; ++i) sums[i % kSums] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return total(sums);
 }
 
 // All exponent bits set = Inf or NaN.

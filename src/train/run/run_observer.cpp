@@ -35,10 +35,8 @@ void RunObserver::config(const std::string& yaml) {
 }
 
 void RunObserver::metrics(const LogValues& values) {
-  for (const auto& [name, value] : values.metrics) {
-    writer_.metric(values.step, name, value);
-    if (tensorboard_) tensorboard_->scalar(values.step, name, value);
-  }
+  writer_.metrics(values.step, values.metrics);
+  if (tensorboard_) tensorboard_->scalars(values.step, values.metrics);
   if (csv_) csv_->row(values.step, values.metrics);
 }
 
