@@ -1,5 +1,5 @@
-// Line by line over a text of JSON objects, one a line; empty lines count but are passed over. The parser reads beyond a
-// line (SIMDJSON_PADDING): into the next one, or into the padding of the copy made here.
+// Line by line over a text of JSON objects, one a line; empty lines count but are passed over. The parser reads beyond
+// a line (SIMDJSON_PADDING): into the next one, or into the padding of the copy made here.
 #pragma once
 
 #include <simdjson.h>
