@@ -100,7 +100,7 @@ int main() {
   const std::vector<std::string> ten = {"model.train_ds.batch_size=64", "model.hidden=768", "model.features=96",
                                         "model.samples=2048"};
   constexpr int kSmallSteps = 20, kLoggedSteps = 50;
-  const Comparison small = overhead("loop with all recording, small step", one, kSmallSteps, 60);
+  const Comparison small = overhead("loop with all recording, small step", one, kSmallSteps, 150);
   const Comparison large = overhead("loop with all recording, larger step", ten, 5, 30);
   const Comparison logs = logging(ten);
   fmt::print(
