@@ -5,7 +5,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Optimiser steps of 8 sequences: (all, not timed). Long sequences need fewer for the same time.
-STEPS = {90: (16, 2), 400: (4, 1)}
+STEPS = {90: (22, 4), 400: (7, 2)}
 
 
 def sequences(env, median, rows=4000):

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <system_error>
 
@@ -50,6 +51,10 @@ const char* disk_advice(int code) {
                   "': " + std::generic_category().message(code) + "; " + disk_advice(code) + ".");
 }
 
+// Past so many bytes a file goes around the page cache: a checkpoint is written once and hardly ever read, and copying
+// it into the cache, writing it back and freeing it again took more of a core than its checksums.
+constexpr size_t kDirectFrom = size_t{8} << 20, kDirectPiece = size_t{4} << 20, kDirectAlign = 4096;
+
 class PosixFile final : public WritableFile {
  public:
   explicit PosixFile(std::filesystem::path path) : path_(std::move(path)) {
@@ -64,29 +69,83 @@ class PosixFile final : public WritableFile {
 
   void write(std::span<const std::byte> bytes) override {
     require_usable("write");
+    if (piece_ == nullptr && !direct_refused_ && written_ + bytes.size() >= kDirectFrom) {
+      const std::span<const std::byte> head =
+          bytes.first(std::min(bytes.size(), (kDirectAlign - written_ % kDirectAlign) % kDirectAlign));
+      put(head);
+      bytes = bytes.subspan(head.size());
+      begin_direct();
+    }
+    if (piece_ == nullptr) return put(bytes);
     while (!bytes.empty()) {
-      const ssize_t wrote = ::write(descriptor_, bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 30));
-      if (wrote < 0) {
-        if (errno == EINTR) continue;
-        fail("write", errno);
-      }
-      bytes = bytes.subspan(static_cast<size_t>(wrote));
+      const size_t part = std::min(bytes.size(), kDirectPiece - held_);
+      std::memcpy(piece_.get() + held_, bytes.data(), part);
+      held_ += part;
+      bytes = bytes.subspan(part);
+      if (held_ == kDirectPiece) put_held();
     }
   }
 
   void sync() override {
     require_usable("flush");
+    end_direct();
     if (::fsync(descriptor_) != 0) fail("flush", errno);
   }
 
   void close() override {
     require_usable("close");
+    end_direct();
     const int code = ::close(descriptor_) == 0 ? 0 : errno;
     descriptor_ = -1;
     if (code != 0 && code != EINTR) fail("close", code);  // Linux has closed it even when it says EINTR
   }
 
  private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+
+  void put(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t wrote = ::write(descriptor_, bytes.data(), std::min<size_t>(bytes.size(), size_t{1} << 30));
+      if (wrote < 0) {
+        if (errno == EINTR) continue;
+        if (errno == EINVAL && set_direct(false)) continue;  // this file system wants another alignment
+        fail("write", errno);
+      }
+      written_ += static_cast<size_t>(wrote);
+      bytes = bytes.subspan(static_cast<size_t>(wrote));
+      // A short write has left the alignment; the rest goes through the cache.
+      if (!bytes.empty() && written_ % kDirectAlign != 0) set_direct(false);
+    }
+  }
+
+  // True when the mode changed.
+  bool set_direct(bool on) {
+    const int flags = ::fcntl(descriptor_, F_GETFL);
+    const bool is_on = flags >= 0 && (flags & O_DIRECT) != 0;
+    return flags >= 0 && is_on != on && ::fcntl(descriptor_, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+  }
+
+  void begin_direct() {
+    if (written_ % kDirectAlign == 0 && set_direct(true))
+      piece_.reset(static_cast<std::byte*>(std::aligned_alloc(kDirectAlign, kDirectPiece)));
+    if (piece_ != nullptr) return;
+    direct_refused_ = true;
+    set_direct(false);
+  }
+  void put_held() {
+    put({piece_.get(), held_});
+    held_ = 0;
+  }
+  void end_direct() {
+    if (piece_ == nullptr) return;
+    set_direct(false);  // the last piece is of any length
+    put_held();
+    piece_.reset();
+    direct_refused_ = true;
+  }
+
   void require_usable(const char* operation) const {
     if (descriptor_ < 0) throw_disk_error(operation, path_, EBADF);
     if (failed_) throw_disk_error(operation, path_, EIO);  // never retried: the kernel may have dropped the pages
@@ -98,7 +157,9 @@ class PosixFile final : public WritableFile {
 
   std::filesystem::path path_;
   int descriptor_ = -1;
-  bool failed_ = false;
+  bool failed_ = false, direct_refused_ = false;
+  size_t written_ = 0, held_ = 0;
+  std::unique_ptr<std::byte, Free> piece_;
 };
 
 class PosixFileOps final : public FileOps {
