@@ -3,6 +3,7 @@
 #include "train/checkpoint/store.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -30,13 +31,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kWriterNice = 10;
+constexpr int kWriterNice = 19;
 
 // The writer gives way to training: it has until the next save to finish. Signals stay with the loop's thread.
 void become_background_thread() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  sched_param none{};
+  ::pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kWriterNice);
 }
 
