@@ -1,7 +1,7 @@
-// The self-test's runs. Plain blocks and blocks with a fault take turns over the same samples (A B A B A ...): state
-// and position are loaded before every block, so rows can be paired step by step, and each fault is judged against the
-// plain blocks on both sides of it, so that drift cancels. Where the answer is not clear the doctor asks for another
-// pair of blocks, as it would in earnest; it never sees what was injected.
+// The self-test's runs. Blocks with a fault and plain ones take turns over the same samples: state and position are
+// loaded before every block, so rows can be paired step by step, and the best of several passes is compared. Where the
+// answer is not clear the doctor asks for another pair of blocks, as it would in earnest; it never sees what was
+// injected.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,8 @@ using measure::StepRow;
 namespace faults = measure::faults;
 using Rows = std::vector<StepRow>;
 
-constexpr size_t kMostPasses = 5;
+// A burst of other work on the machine outlasts a pass, seldom three.
+constexpr size_t kLeastPasses = 3, kMostPasses = 7;
 
 void add_fault(const Part& part, double seconds, faults::DelayKind kind) {
   if (part.is_stage)
@@ -33,17 +34,6 @@ void add_fault(const Part& part, double seconds, faults::DelayKind kind) {
 struct FaultGuard {
   ~FaultGuard() { faults::clear(); }
 };
-
-// Rows of two blocks over the same samples, averaged step by step.
-Rows mean_rows(const Rows& a, const Rows& b) {
-  Rows rows = a;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    rows[i].wall_ns = (a[i].wall_ns + b[i].wall_ns) / 2;
-    for (size_t p = 0; p < measure::kNumPhases; ++p) rows[i].phase_ns[p] = (a[i].phase_ns[p] + b[i].phase_ns[p]) / 2;
-    for (size_t s = 0; s < measure::kNumStages; ++s) rows[i].stage_ns[s] = (a[i].stage_ns[s] + b[i].stage_ns[s]) / 2;
-  }
-  return rows;
-}
 
 double part_seconds(const Rows& rows, const Part& part) {
   double seconds = 0;
@@ -122,26 +112,19 @@ std::vector<Target> find_targets(Bench& bench, const Rows& base) {
   return targets;
 }
 
-// Plain and slowed passes over the same steps. One of each: plain is the mean of before and after, so that drift
-// cancels; more: the best of each.
+// Plain and slowed passes over the same steps, in turns; what counts is the best of each.
 class Passes {
  public:
-  explicit Passes(Rows before) : before_(std::move(before)) {}
-
-  void add(Rows slowed, Rows after) {
+  void add(Rows slowed, Rows plain) {
     slowed_.push_back(std::move(slowed));
-    after_.push_back(std::move(after));
+    plain_.push_back(std::move(plain));
   }
   size_t size() const { return slowed_.size(); }
-  Rows plain() const { return size() == 1 ? mean_rows(before_, after_[0]) : doctor::best_rows(after_); }
-  Rows slowed() const { return size() == 1 ? slowed_[0] : doctor::best_rows(slowed_); }
-  // Once the fault is gone.
-  Rows removed() const { return size() == 1 ? after_[0] : doctor::best_rows(after_); }
-  Rows last() const { return after_.back(); }
+  Rows plain() const { return doctor::best_rows(plain_); }
+  Rows slowed() const { return doctor::best_rows(slowed_); }
 
  private:
-  Rows before_;
-  std::vector<Rows> slowed_, after_;
+  std::vector<Rows> slowed_, plain_;
 };
 
 }  // namespace
@@ -159,22 +142,20 @@ SelftestRun DoctorRuns::selftest(int64_t block_steps) {
   log_info(fmt::format("{} injections into {} parts, steps of {:.1f} ms ...", plan.size(), parts.size(),
                        1e3 * step_seconds));
   std::vector<doctor::Answer> answers;
-  Rows before = bench.plain();
   for (const doctor::Injection& injection : plan) {
     std::vector<Fault> faults;
     for (const Part& part : injection.parts) {
       const auto at = static_cast<size_t>(std::find(parts.begin(), parts.end(), part) - parts.begin());
       faults.push_back({part, injection.share * step_seconds / targets[at].entries});
     }
-    Passes passes(before);
+    Passes passes;
     doctor::Change change;
     do {
       Rows slowed = bench.block(faults, injection.kind);
       passes.add(std::move(slowed), bench.plain());
       change = doctor::find_change(passes.plain(), passes.slowed());
-    } while (doctor::is_uncertain(change) && passes.size() < kMostPasses);
-    before = passes.last();
-    const double gain = wall_seconds(passes.slowed()) / wall_seconds(passes.removed()) - 1.0;
+    } while (passes.size() < kLeastPasses || (doctor::is_uncertain(change) && passes.size() < kMostPasses));
+    const double gain = wall_seconds(passes.slowed()) / wall_seconds(passes.plain()) - 1.0;
     doctor::Answer answer{injection, {}, change.predicted_gain, gain};
     for (const doctor::PartChange& moved : change.moved) answer.named.push_back(moved.part);
     answers.push_back(std::move(answer));
