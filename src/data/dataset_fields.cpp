@@ -213,9 +213,9 @@ void add_cache_rows(Table& t) {
 
 void accept_foreign_keys(Table& t) {
   t.accept("use_start_end_token", {"false"}, "self-supervised training reads no text");
-  t.accept("trim_silence", {"false"}, "trimming silence is not implemented");
+  t.accept("trim_silence", {"false"}, "trimming silence is not supported");
   t.accept("augmentor", {"null"},
-           "NeMo's perturbations are not implemented; see batch_augmentor, min_gain_db, noise_manifest");
+           "NeMo's perturbations are not supported; see batch_augmentor, min_gain_db, noise_manifest");
   t.accept("concat_sampling_seed", {"null"}, "the seed of the data set is used");
   t.accept("quadratic_duration", {"null"},
            "batches are bounded by padded length, which already makes long clips dearer");
@@ -225,7 +225,7 @@ void accept_foreign_keys(Table& t) {
   t.accept("num_cuts_for_bins_estimate", {}, "bins are exact quantiles");
   t.accept("labels", {"null"}, "self-supervised training reads no text");
   t.accept("parser", {"null"}, "self-supervised training reads no text");
-  t.accept("normalize_db", {"null"}, "loudness normalisation is not implemented");
+  t.accept("normalize_db", {"null"}, "loudness normalisation is not supported");
 }
 
 }  // namespace

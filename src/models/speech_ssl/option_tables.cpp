@@ -10,7 +10,7 @@ namespace {
 using config::Effect;
 using config::Table;
 
-const char* const kOnlyOff = "not implemented here; accepted only at the value that leaves it off";
+const char* const kOnlyOff = "not supported; accepted only at the value that leaves it off";
 const char* const kStreaming = "part of NeMo's streaming inference, which this trainer does not run";
 
 }  // namespace
