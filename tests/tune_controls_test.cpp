@@ -48,6 +48,21 @@ class SabotagedConfig : public example::CurveConfig {
   }
 };
 
+TEST(TunableOptions, EachIsMovedByARuleOrTheOtherWayRound) {
+  task::Registry registry;
+  example::register_curve(registry);
+  config::RequestSource source;
+  source.overrides = {"task=curve"};
+  const auto job = train::Job::read(registry, source, {}, {true, false});
+  int tunable = 0;
+  for (const config::ResolvedValue& value : job->resolved().values()) {
+    if (value.row == nullptr || !value.row->tunable) continue;
+    ++tunable;
+    EXPECT_TRUE(value.row->type == "bool" || has_rule(value.path.substr(value.path.rfind('.') + 1))) << value.path;
+  }
+  EXPECT_GE(tunable, 15);
+}
+
 class Controls : public ::testing::Test {
  protected:
   Controls() : jobs_{registry_, {}, {}} {

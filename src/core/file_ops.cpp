@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
@@ -78,6 +79,12 @@ class PosixFile final : public WritableFile {
     }
     if (piece_ == nullptr) return put(bytes);
     while (!bytes.empty()) {
+      if (held_ == 0 && is_aligned(bytes)) {  // as it lies in memory, without a copy
+        const size_t whole = bytes.size() / kDirectAlign * kDirectAlign;
+        put(bytes.first(whole));
+        bytes = bytes.subspan(whole);
+        continue;
+      }
       const size_t part = std::min(bytes.size(), kDirectPiece - held_);
       std::memcpy(piece_.get() + held_, bytes.data(), part);
       held_ += part;
@@ -104,6 +111,10 @@ class PosixFile final : public WritableFile {
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
+
+  static bool is_aligned(std::span<const std::byte> bytes) {
+    return bytes.size() >= kDirectAlign && reinterpret_cast<uintptr_t>(bytes.data()) % kDirectAlign == 0;
+  }
 
   void put(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {

@@ -53,7 +53,7 @@ void add_batch_rows(Table& t, bool training) {
       .above(0)
       .effect(Effect::Optimisation);
   auto cut = t.add("max_sequence_length", &D::max_sequence_length, "Sequences are cut to this many elements.");
-  cut.unit("elements").at_least(1).effect(Effect::Optimisation).tunable();
+  cut.unit("elements").at_least(1).effect(Effect::Optimisation);
   auto padding = t.add("use_dynamic_padding", &D::use_dynamic_padding,
                        "Pad to the longest sample of the batch; false pads to max_sequence_length (or max_duration).");
   padding.effect(Effect::Numerics).tunable();

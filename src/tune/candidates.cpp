@@ -57,6 +57,7 @@ class Maker {
     add_precision();
     add_loader_options();
     add_decoding();
+    add_toggles();
     add_what_cannot_be_shown();
     std::erase_if(out_, [&](const Candidate& c) {
       return std::any_of(c.values.begin(), c.values.end(),
@@ -282,6 +283,27 @@ class Maker {
     add(std::move(c));
   }
 
+  void add_toggles() {
+    const auto word = [](bool on) { return std::string(on ? "true" : "false"); };
+    for (const Toggle& toggle : job_.toggles) {
+      const std::string field = toggle.path.substr(toggle.path.rfind('.') + 1);
+      Candidate c{"",
+                  {{toggle.path, word(!toggle.on)}},
+                  0.0,
+                  1e9,
+                  toggle.effect,
+                  field,
+                  field,
+                  word(toggle.on),
+                  word(!toggle.on)};
+      c.unpredicted = true;
+      c.late = toggle.on;  // what is on by default was put there for speed
+      if (toggle.effect == Effect::Order && !allow_.order) c.not_tried = kNeedsOrder;
+      if (toggle.effect >= Effect::Optimisation && !allow_.optimisation) c.not_tried = kNeedsOptimisation;
+      add(std::move(c));
+    }
+  }
+
   void add_what_cannot_be_shown() {
     const auto absent = [&](const char* field, const char* from, const char* to, Effect effect, const char* why) {
       Candidate c{"", {}, 0, 1e9, effect, field, field, from, to};
@@ -319,6 +341,30 @@ class Maker {
 };
 
 }  // namespace
+
+bool has_rule(const std::string& option) {
+  static const std::set<std::string> known = {"batch_size",
+                                              "micro_batch_size",
+                                              "accumulate_grad_batches",
+                                              "num_workers",
+                                              "intra_op_threads",
+                                              "prefetch_factor",
+                                              "pin_memory",
+                                              "use_bucketing",
+                                              "num_buckets",
+                                              "use_dynamic_padding",
+                                              "precision",
+                                              "channels_last",
+                                              "is_tarred",
+                                              "cache",
+                                              "decode",
+                                              "compile",
+                                              "update_frequency",
+                                              "log_every_n_steps",
+                                              "val_check_interval",
+                                              "every_n_train_steps"};
+  return known.contains(option);
+}
 
 Allow parse_allow(const std::string& text) {
   Allow allow;

@@ -22,6 +22,15 @@ struct Allow {
 // "numerics,order"; throws ConfigError on another word.
 Allow parse_allow(const std::string& text);
 
+// A tunable option that is on or off and has no rule of its own: tried the other way round.
+struct Toggle {
+  std::string path;
+  bool on = false;
+  config::Effect effect = config::Effect::Nothing;
+};
+// Whether a rule of make_candidates or cadence_candidates moves this option (the last part of its path).
+bool has_rule(const std::string& option);
+
 // The job's values that switches start from.
 struct JobView {
   std::string task;
@@ -38,7 +47,8 @@ struct JobView {
   bool monitors = false;
   int64_t monitor_every = 0;
   std::optional<int64_t> save_every_steps;
-  int64_t samples = 0;           // of an epoch
+  int64_t samples = 0;  // of an epoch
+  std::vector<Toggle> toggles;
   std::set<std::string> pinned;  // switches typed by the user: kept
   bool has_cuda = false;
   int64_t effective_batch() const { return batch_size * accumulate; }
@@ -53,8 +63,9 @@ struct Observed {
   CadenceCosts costs;
   CadenceRates rates;
 };
-// The line through (padded items, forward + backward seconds) of the rows: intercept and slope, per micro-batch. Rows
-// with too little spread give all to the slope.
+// The line through (padded items, forward + backward seconds) of the rows, of one or of several sizes: intercept and
+// slope, per micro-batch. Steps that something else held up are left out. Rows with too little spread give all to the
+// slope.
 void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observed);
 
 // Share of padding and micro-batches of a step under a setting, from its plan; nullopt when that plan cannot be made.

@@ -166,6 +166,42 @@ TEST(Candidates, CadencesAreSolvedFromTheirCost) {
   EXPECT_NEAR(validation->predicted_gain, 0.01 / 1.06, 1e-3);
 }
 
+TEST(Candidates, AnOptionWithoutARuleIsTriedTheOtherWayRound) {
+  JobView job = speech_job();
+  job.toggles = {{"model.fused_kernels", true, config::Effect::Numerics},
+                 {"model.cache_features", false, config::Effect::Nothing},
+                 {"model.sorts", false, config::Effect::Order}};
+  const auto all = make_candidates(job, observed(), two_cores(), {}, {});
+  const Candidate* off = find(all, "fused_kernels", "false");
+  ASSERT_NE(off, nullptr);
+  EXPECT_TRUE(off->late && off->unpredicted && off->not_tried.empty());
+  const Candidate* on = find(all, "cache_features", "true");
+  ASSERT_NE(on, nullptr);
+  EXPECT_FALSE(on->late);
+  EXPECT_EQ(on->values.at("model.cache_features"), "true");
+  EXPECT_THAT(find(all, "sorts", "true")->not_tried, HasSubstr("--allow order"));
+}
+
+TEST(Candidates, TwoSizesTellThePieceFromItsItemsAndAHeldUpStepIsLeftOut) {
+  std::vector<measure::StepRow> rows;
+  for (int i = 0; i < 16; ++i) {
+    const double piece_items = i < 12 ? 200 + i % 3 : 800 + i % 3;
+    measure::StepRow row;
+    row.micro_batches = i < 12 ? 8 : 2;
+    row.padded_items = static_cast<int64_t>(row.micro_batches * piece_items);
+    row.items = row.padded_items;
+    row.samples = 16;
+    const double held_up = i == 5 ? 3.0 : 1.0;
+    row.phase_ns[static_cast<size_t>(measure::Phase::Forward)] =
+        static_cast<int64_t>(1e9 * held_up * row.micro_batches * (0.01 + 0.0002 * piece_items));
+    rows.push_back(row);
+  }
+  Observed o;
+  fit_micro_batches(rows, o);
+  EXPECT_NEAR(o.micro_batch_seconds, 0.01, 1e-4);
+  EXPECT_NEAR(o.padded_item_seconds, 0.0002, 1e-6);
+}
+
 TEST(Candidates, TheFixedCostOfAMicroBatchIsFitted) {
   std::vector<measure::StepRow> rows;
   for (int i = 0; i < 10; ++i) {

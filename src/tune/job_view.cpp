@@ -59,9 +59,12 @@ JobView view_job(const train::Job& job, task::Task& task) {
   }
   view.save_every_steps = job.exp_manager().checkpoint_callback_params.every_n_train_steps;
   view.has_cuda = job.machine().has_cuda;
-  for (const config::ResolvedValue& value : job.resolved().values())
-    if (value.origin.kind == config::OriginKind::Flag && value.row != nullptr && value.row->tunable)
-      view.pinned.insert(value.path);
+  for (const config::ResolvedValue& value : job.resolved().values()) {
+    if (value.row == nullptr || !value.row->tunable) continue;
+    if (value.origin.kind == config::OriginKind::Flag) view.pinned.insert(value.path);
+    if (value.row->type == "bool" && !has_rule(value.path.substr(value.path.rfind('.') + 1)))
+      view.toggles.push_back({value.path, value.value.text() == "true", value.row->effect});
+  }
   return view;
 }
 

@@ -40,7 +40,7 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, const
   out.add_one_in = entry.alone;
   out.reason = entry.note;
   out.in_best = holds(best, c.values);
-  if (!c.not_measurable && !c.ledger_only) out.predicted = 1 + c.predicted_gain;
+  if (!c.not_measurable && !c.ledger_only && !c.unpredicted) out.predicted = 1 + c.predicted_gain;
   if (entry.removed) {
     const auto& e = *entry.removed;
     out.leave_one_out = measure::RatioEstimate{1 / e.ratio, {1 / e.interval.high, 1 / e.interval.low}, e.blocks};

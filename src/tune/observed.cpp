@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "measure/statistics.h"
 #include "tune/cadence_solver.h"
 #include "tune/candidates.h"
 
@@ -12,27 +13,59 @@ namespace redline::tune {
 using config::Effect;
 using measure::Phase;
 
-void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observed) {
-  double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, items = 0, samples = 0;
-  for (const measure::StepRow& row : rows) {
-    const double micro = std::max(1, row.micro_batches);
-    const double x = static_cast<double>(row.padded_items) / micro;
-    const double y = 1e-9 *
-                     static_cast<double>(row.phase_ns[static_cast<size_t>(Phase::Forward)] +
-                                         row.phase_ns[static_cast<size_t>(Phase::Backward)]) /
-                     micro;
-    n += 1, sx += x, sy += y, sxx += x * x, sxy += x * y;
-    items += static_cast<double>(row.items);
-    samples += row.samples;
-  }
-  if (n == 0) return;
-  observed.items_per_sample = samples > 0 ? items / samples : 0;
+namespace {
+
+struct Piece {
+  double items, seconds;
+};
+struct PieceLine {
+  double fixed = 0, per_item = 0;
+};
+
+PieceLine line_through(const std::vector<Piece>& pieces) {
+  double sx = 0, sy = 0, sxx = 0, sxy = 0;
+  for (const auto& [x, y] : pieces) sx += x, sy += y, sxx += x * x, sxy += x * y;
+  const auto n = static_cast<double>(pieces.size());
   const double spread = n * sxx - sx * sx;
   const bool enough = n >= 5 && spread > 1e-4 * sx * sx;
   const double most = sx > 0 ? sy / sx : 0;  // all of it per item
-  const double slope = enough ? std::clamp((n * sxy - sx * sy) / spread, 0.05 * most, most) : most;
-  observed.padded_item_seconds = slope;
-  observed.micro_batch_seconds = std::max(0.0, (sy - slope * sx) / n);
+  PieceLine line;
+  line.per_item = enough ? std::clamp((n * sxy - sx * sy) / spread, 0.05 * most, most) : most;
+  line.fixed = n > 0 ? std::max(0.0, (sy - line.per_item * sx) / n) : 0;
+  return line;
+}
+
+void drop_held_up(std::vector<Piece>& pieces, const PieceLine& line) {
+  std::vector<double> over;
+  for (const auto& [x, y] : pieces) over.push_back(y / std::max(1e-12, line.fixed + line.per_item * x));
+  const double middle = measure::median(over), spread = measure::robust_spread(over);
+  size_t kept = 0;
+  for (size_t i = 0; i < pieces.size(); ++i)
+    if (over[i] <= middle + std::max(0.02, 4 * spread)) pieces[kept++] = pieces[i];
+  pieces.resize(kept);
+}
+
+}  // namespace
+
+void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observed) {
+  std::vector<Piece> pieces;
+  double items = 0, samples = 0;
+  for (const measure::StepRow& row : rows) {
+    const double micro = std::max(1, row.micro_batches);
+    pieces.push_back({static_cast<double>(row.padded_items) / micro,
+                      1e-9 *
+                          static_cast<double>(row.phase_ns[static_cast<size_t>(Phase::Forward)] +
+                                              row.phase_ns[static_cast<size_t>(Phase::Backward)]) /
+                          micro});
+    items += static_cast<double>(row.items);
+    samples += row.samples;
+  }
+  if (pieces.empty()) return;
+  observed.items_per_sample = samples > 0 ? items / samples : 0;
+  drop_held_up(pieces, line_through(pieces));
+  const PieceLine line = line_through(pieces);
+  observed.padded_item_seconds = line.per_item;
+  observed.micro_batch_seconds = line.fixed;
 }
 
 std::vector<Candidate> cadence_candidates(const JobView& job, const Observed& observed, double share) {

@@ -31,6 +31,7 @@ struct Candidate {
   std::string not_tried{};            // why this one is not run: no consent, not measurable here; empty = run it
   bool not_measurable = false;
   bool ledger_only = false;  // measured for the ledger, never part of the best (presets)
+  bool unpredicted = false;  // no rule foresees its gain
   bool late = false;         // expected to lose: only with budget left over
 };
 

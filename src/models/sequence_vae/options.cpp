@@ -66,7 +66,8 @@ config::Table<MonitorOptions> MonitorOptions::fields() {
         "Steps between two looks; auto: 100, or 200 with fast_detection.")
       .unit("steps")
       .at_least(1)
-      .effect(Effect::Nothing);
+      .effect(Effect::Nothing)
+      .tunable();
   t.add("plot_frequency", &MonitorOptions::plot_frequency,
         "Steps between two pictures; auto: 1,000, or 2,000 with fast_detection.")
       .unit("steps")

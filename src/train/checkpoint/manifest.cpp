@@ -145,20 +145,28 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
   }
 }
 
+// The disk likes long writes; the caches like what was written to be digested soon.
+constexpr size_t kBlocksAtOnce = 4;
+
 DigestFile::DigestFile(WritableFile& inner, std::string name) : inner_(inner) { digest_.name = std::move(name); }
 
-void DigestFile::emit(std::span<const std::byte> block) {
-  inner_.write(block);
-  digest_.crc32c.push_back(redline::crc32c(block));
-  sha_.update(block);
-  digest_.bytes += block.size();
+void DigestFile::emit(std::span<const std::byte> blocks) {
+  inner_.write(blocks);
+  digest_.bytes += blocks.size();
+  while (!blocks.empty()) {
+    const auto block = blocks.first(std::min<size_t>(blocks.size(), kBlockBytes));
+    digest_.crc32c.push_back(redline::crc32c(block));
+    sha_.update(block);
+    blocks = blocks.subspan(block.size());
+  }
 }
 
 void DigestFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     if (pending_.empty() && bytes.size() >= kBlockBytes) {
-      emit(bytes.first(kBlockBytes));
-      bytes = bytes.subspan(kBlockBytes);
+      const size_t whole = std::min<size_t>(kBlocksAtOnce, bytes.size() / kBlockBytes) * kBlockBytes;
+      emit(bytes.first(whole));
+      bytes = bytes.subspan(whole);
       continue;
     }
     if (pending_.capacity() < kBlockBytes) pending_.reserve(kBlockBytes);

@@ -52,7 +52,7 @@ class DigestFile final : public WritableFile {
   FileDigest digest();  // after close()
 
  private:
-  void emit(std::span<const std::byte> block);
+  void emit(std::span<const std::byte> blocks);
 
   WritableFile& inner_;
   FileDigest digest_;

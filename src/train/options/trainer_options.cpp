@@ -74,7 +74,8 @@ void add_length_rows(config::Table<TrainerConfig>& table) {
   table.add("max_time", &T::max_time,
             "Stop with a checkpoint after this much time, e.g. 4h or 00:04:00:00 (DD:HH:MM:SS).");
   table.add("limit_train_batches", &T::limit_train_batches, "Batches of an epoch, as a number or a share.");
-  table.add("limit_val_batches", &T::limit_val_batches, "Batches of a validation, as a number or a share.").tunable();
+  table.add("limit_val_batches", &T::limit_val_batches, "Batches of a validation, as a number or a share.")
+      .effect(Effect::Nothing);
   table.add("limit_test_batches", &T::limit_test_batches,
             "Batches of an evaluation by `redline eval`, as a number or a share.");
   table.add("fast_dev_run", &T::fast_dev_run, "One training and one validation batch, to see that everything runs.");
@@ -275,7 +276,7 @@ config::Table<StrategyConfig> StrategyConfig::fields() {
       .effect(config::Effect::Nothing);
   table.add("find_unused_parameters", &T::find_unused_parameters, "Look for parameters that took no part in a step.")
       .effect(config::Effect::Nothing);
-  table.add("bucket_cap_mb", &T::bucket_cap_mb, "Size of a bucket.").unit("MiB").above(0).tunable();
+  table.add("bucket_cap_mb", &T::bucket_cap_mb, "Size of a bucket.").unit("MiB").above(0).effect(Effect::Nothing);
   return table;
 }
 
