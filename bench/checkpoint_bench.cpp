@@ -223,7 +223,7 @@ int main(int argc, char** argv) {
   const fs::path base = argc > 2 ? fs::path(argv[2]) : fs::current_path();
   const fs::path directory = base / ("checkpoint_bench_" + std::to_string(::getpid()));
   fs::create_directories(directory);
-  const std::string saving = bench_saving(directory, blocks, 2.0);
+  const std::string saving = bench_saving(directory, 4 * blocks, 1.2);
   const std::string loading = bench_loading(directory, std::max(1, blocks / 3));
   fs::remove_all(directory);
   fmt::print("{{{}, {}}}\n", saving, loading);

@@ -89,11 +89,12 @@ std::array<uint8_t, 32> Sha256::finish() {
 
 std::string Sha256::finish_hex() { return hex_text(finish()); }
 
-std::string sha256_hex(std::string_view text) {
+std::string sha256_hex(std::span<const std::byte> bytes) {
   Sha256 hash;
-  hash.update(text);
+  hash.update(bytes);
   return hash.finish_hex();
 }
+std::string sha256_hex(std::string_view text) { return sha256_hex(std::as_bytes(std::span(text))); }
 
 uint64_t hash64(std::span<const std::byte> bytes, uint64_t seed) {
   const std::byte* data = bytes.data();

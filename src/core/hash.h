@@ -28,6 +28,7 @@ class Sha256 {
   size_t pending_size_ = 0;
   uint64_t total_ = 0;
 };
+std::string sha256_hex(std::span<const std::byte> bytes);
 std::string sha256_hex(std::string_view text);
 
 // The same value on every machine and in every version: it is stored in checkpoints and cache keys.

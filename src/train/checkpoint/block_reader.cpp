@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "core/check.h"
+#include "core/cores.h"
 #include "core/hash.h"
 #include "core/strings.h"
 
@@ -32,12 +33,7 @@ std::string crc_text(uint32_t sum) {
 }
 
 int reading_threads(int asked, uint64_t blocks) {
-  if (asked <= 0) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    asked = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    asked = std::min(asked, 8);  // page-cache copies saturate memory before that
-  }
+  if (asked <= 0) asked = std::min(affinity_cpus(), 8);  // page-cache copies saturate memory before that
   return static_cast<int>(
       std::clamp<uint64_t>(blocks / 8, 1, static_cast<uint64_t>(asked)));  // a thread must be worth its start
 }

@@ -39,6 +39,12 @@ void remove_quietly(const fs::path& path, FileOps& ops) {
 
 FileDigest write_one_file(const fs::path& path, const GenerationFile& source, FileOps& ops) {
   const std::unique_ptr<WritableFile> file = ops.create(path);
+  if (source.digest) {
+    source.write(*file);
+    file->sync();
+    file->close();
+    return *source.digest;
+  }
   DigestFile digested(*file, source.name);
   source.write(digested);
   digested.sync();

@@ -20,6 +20,7 @@ namespace redline::train {
 struct GenerationFile {
   std::string name;
   std::function<void(WritableFile&)> write;
+  std::optional<FileDigest> digest{};  // of what `write` writes, where that is known beforehand
 };
 
 struct GenerationHead {

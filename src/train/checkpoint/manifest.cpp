@@ -145,6 +145,13 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
   }
 }
 
+std::vector<uint32_t> block_checksums(std::span<const std::byte> bytes) {
+  std::vector<uint32_t> sums;
+  for (size_t at = 0; at < bytes.size(); at += kBlockBytes)
+    sums.push_back(crc32c(bytes.subspan(at, std::min<size_t>(kBlockBytes, bytes.size() - at))));
+  return sums;
+}
+
 // The disk likes long writes; the caches like what was written to be digested soon.
 constexpr size_t kBlocksAtOnce = 4;
 
@@ -153,12 +160,8 @@ DigestFile::DigestFile(WritableFile& inner, std::string name) : inner_(inner) { 
 void DigestFile::emit(std::span<const std::byte> blocks) {
   inner_.write(blocks);
   digest_.bytes += blocks.size();
-  while (!blocks.empty()) {
-    const auto block = blocks.first(std::min<size_t>(blocks.size(), kBlockBytes));
-    digest_.crc32c.push_back(redline::crc32c(block));
-    sha_.update(block);
-    blocks = blocks.subspan(block.size());
-  }
+  for (const uint32_t sum : block_checksums(blocks)) digest_.crc32c.push_back(sum);
+  sha_.update(blocks);
 }
 
 void DigestFile::write(std::span<const std::byte> bytes) {

@@ -35,6 +35,8 @@ struct Manifest {
   const FileDigest* find(std::string_view name) const;
 };
 
+std::vector<uint32_t> block_checksums(std::span<const std::byte> bytes);  // CRC32C of each block
+
 std::string manifest_text(const Manifest& manifest);
 // Throws DamagedError naming `path` (block 0) for any text that is not exactly what manifest_text wrote;
 // CheckpointError for a version we do not know.

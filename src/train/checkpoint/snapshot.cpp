@@ -5,7 +5,9 @@
 #include <ATen/Parallel.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstring>
+#include <functional>
 #include <new>
 
 namespace redline::train {
@@ -71,15 +73,33 @@ std::span<std::byte> SnapshotBuffer::resize(uint64_t bytes) {
   return {data_, used_};
 }
 
-void Snapshot::take(const CheckpointState& state) {
+void Snapshot::take(const CheckpointState& state, bool digest) {
   fill_snapshot(model_, state.model);
   fill_snapshot(optimizer_, state.optimizer);
   state_json_ = state.state_json;
+  model_digest_.reset();
+  optimizer_digest_.reset();
+  if (digest) take_digests();
+}
+
+// A SHA-256 cannot be split, so the longest comes first and threads take what is left as they get free.
+void Snapshot::take_digests() {
+  model_digest_.emplace(FileDigest{kModelFile, model_.bytes().size(), {}, {}});
+  optimizer_digest_.emplace(FileDigest{kOptimizerFile, optimizer_.bytes().size(), {}, {}});
+  const std::vector<std::function<void()>> jobs = {
+      [this] { optimizer_digest_->sha256 = sha256_hex(optimizer_.bytes()); },
+      [this] { model_digest_->sha256 = sha256_hex(model_.bytes()); },
+      [this] { optimizer_digest_->crc32c = block_checksums(optimizer_.bytes()); },
+      [this] { model_digest_->crc32c = block_checksums(model_.bytes()); }};
+  std::atomic<size_t> next{0};
+  at::parallel_for(0, static_cast<int64_t>(jobs.size()), 1, [&](int64_t, int64_t) {
+    for (size_t i = next++; i < jobs.size(); i = next++) jobs[i]();
+  });
 }
 
 std::vector<GenerationFile> Snapshot::files() const {
-  return {{kModelFile, [this](WritableFile& file) { file.write(model_.bytes()); }},
-          {kOptimizerFile, [this](WritableFile& file) { file.write(optimizer_.bytes()); }},
+  return {{kModelFile, [this](WritableFile& file) { file.write(model_.bytes()); }, model_digest_},
+          {kOptimizerFile, [this](WritableFile& file) { file.write(optimizer_.bytes()); }, optimizer_digest_},
           {kStateFile, [this](WritableFile& file) { file.write(std::as_bytes(std::span(state_json_))); }}};
 }
 

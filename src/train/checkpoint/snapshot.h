@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,14 +36,21 @@ class SnapshotBuffer {
 class Snapshot {
  public:
   // Copies with the intra-op threads of the caller. Throws std::bad_alloc when there is no memory for the copy.
-  void take(const CheckpointState& state);
+  //
+  // With `digest`, these threads also take the files' digests. A writer thread that has no core of its own stops one
+  // training thread while all the others wait for it, so its time is paid by every core; shared out here, it is paid
+  // once.
+  void take(const CheckpointState& state, bool digest);
   // The files of the generation, reading from this snapshot: valid until the next take().
   std::vector<GenerationFile> files() const;
   uint64_t bytes() const { return model_.bytes().size() + optimizer_.bytes().size() + state_json_.size(); }
 
  private:
+  void take_digests();
+
   SnapshotBuffer model_, optimizer_;
   std::string state_json_;
+  std::optional<FileDigest> model_digest_, optimizer_digest_;
 };
 
 // The same files straight from the live tensors, for synchronous saves.

@@ -2,6 +2,7 @@
 // about when and what to keep are elsewhere (interval, retention); the order of disk operations is in generation.cpp.
 #include "train/checkpoint/store.h"
 
+#include <ATen/Parallel.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include <thread>
 
 #include "core/check.h"
+#include "core/cores.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -253,7 +255,8 @@ struct CheckpointStore::Impl {
 
   bool take_snapshot(const CheckpointState& state) {
     try {
-      snapshot.take(state);
+      const bool on_cpu = state.model.empty() || state.model.front().second.device().is_cpu();
+      snapshot.take(state, on_cpu && at::get_num_threads() >= affinity_cpus());
       return true;
     } catch (const std::bad_alloc&) {
       log_warning_once("No memory for a copy of the state: checkpoints are written while training waits.");

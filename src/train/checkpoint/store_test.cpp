@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "train/checkpoint/generation.h"
 #include "train/checkpoint/simulated_disk.h"
+#include "train/checkpoint/snapshot.h"
 #include "train/checkpoint/test_state.h"
 
 namespace redline::train {
@@ -94,6 +95,34 @@ TEST(CheckpointStore, SnapshotsAreReusedWhenTheStateChangesSize) {
     store.save(state_at(step, floats), step);
     store.wait();
     EXPECT_TRUE(equal_states(store.load_newest()->state, state_at(step, floats)));
+  }
+}
+
+// Digests taken with the snapshot, by the writer, and of live tensors are those of the same bytes.
+TEST(CheckpointStore, DigestsDoNotDependOnWhoTakesThem) {
+  ScratchDirectory scratch;
+  const CheckpointState state = state_at(3, 700'000);
+  Snapshot snapshot;
+  std::vector<Manifest> manifests;
+  for (const char* who : {"snapshot", "live", "writer"}) {
+    snapshot.take(state, std::string(who) == "snapshot");
+    const std::vector<GenerationFile> files = std::string(who) == "live" ? live_files(state) : snapshot.files();
+    EXPECT_EQ(files[0].digest.has_value(), std::string(who) == "snapshot");
+    write_generation(scratch.path(), {3, "", std::nullopt}, files, posix_file_ops());
+    const VerifyReport report = verify_generation(scratch / generation_name(3), VerifyDepth::Sha256);
+    EXPECT_TRUE(report.damage.empty());
+    manifests.push_back(report.manifest.value());
+    remove_generation(scratch / generation_name(3), posix_file_ops());
+  }
+  for (const Manifest& manifest : manifests) {
+    ASSERT_EQ(manifest.files.size(), 3u);
+    EXPECT_EQ(manifest.files[0].crc32c.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(manifest.files[i].name, manifests[0].files[i].name);
+      EXPECT_EQ(manifest.files[i].bytes, manifests[0].files[i].bytes);
+      EXPECT_EQ(manifest.files[i].sha256, manifests[0].files[i].sha256);
+      EXPECT_EQ(manifest.files[i].crc32c, manifests[0].files[i].crc32c);
+    }
   }
 }
 
