@@ -139,6 +139,8 @@ CostFit fit_costs(std::span<const measure::StepRow> rows) {
   fit.fixed_error = error(0);
   fit.padding_share = share(2);
   fit.padding_error = error(2);
+  double* const each[3] = {&fit.piece_seconds, &fit.item_seconds, &fit.padding_seconds};
+  for (size_t i = 0; i < 3; ++i) *each[i] = std::max(0.0, solution->weights[i] / scale[i]);
   fit.known = fit.padding_error < 0.05 && fit.fixed_error < 0.1;
   return fit;
 }

@@ -15,7 +15,7 @@ set_source_files_properties(convert.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
 # Parsers of files we do not trust, under AddressSanitizer and UBSan; the sources are compiled again, without torch.
 if(REDLINE_SANITIZE_TESTS)
   add_executable(train_fuzz safetensors_fuzz.cpp safetensors_header.cpp safetensors_header_text.cpp checkpoint/block_reader.cpp
-    ../core/check.cpp ../core/hash.cpp ../core/hash_crc32c.cpp ../core/hash_sha256.cpp ../core/philox.cpp ../core/quantities.cpp
+    ../core/check.cpp ../core/cores.cpp ../core/hash.cpp ../core/hash_crc32c.cpp ../core/hash_sha256.cpp ../core/philox.cpp ../core/quantities.cpp
     ../core/strings.cpp)
   target_compile_options(train_fuzz PRIVATE -fsanitize=address,undefined -fno-sanitize-recover=all -g -O1)
   target_link_options(train_fuzz PRIVATE -fsanitize=address,undefined)

@@ -86,8 +86,10 @@ class Maker {
   double plan_gain(const Setting& setting) const {
     const auto shape = plan_shape_ ? plan_shape_(setting) : std::nullopt;
     if (!shape || o_.items_per_sample <= 0) return 0;
-    const double padded = shape->samples_per_step * o_.items_per_sample / std::max(0.05, 1 - shape->padding_share);
-    const double compute = shape->micro_batches_per_step * o_.micro_batch_seconds + padded * o_.padded_item_seconds;
+    const double items = shape->samples_per_step * o_.items_per_sample;
+    const double padding = items / std::max(0.05, 1 - shape->padding_share) - items;
+    const double compute =
+        shape->micro_batches_per_step * o_.micro_batch_seconds + items * o_.item_seconds + padding * o_.padding_seconds;
     return compute_gain(compute, shape->samples_per_step);
   }
 

@@ -57,15 +57,16 @@ struct JobView {
 // What one observed stretch of the reference showed.
 struct Observed {
   doctor::Observation seen;
-  double micro_batch_seconds = 0;  // fixed cost of a micro-batch, from how step times follow their items
-  double padded_item_seconds = 0;  // forward and backward of one padded item
+  // Forward and backward, from how step times follow their pieces, items and padding: what comes with a micro-batch
+  // however small, with an item, and with an item of padding (nothing for a model that packs its batch).
+  double micro_batch_seconds = 0, item_seconds = 0, padding_seconds = 0;
   double items_per_sample = 0;
   CadenceCosts costs;
   CadenceRates rates;
 };
-// The line through (padded items, forward + backward seconds) of the rows, of one or of several sizes: intercept and
-// slope, per micro-batch. Steps that something else held up are left out. Rows with too little spread give all to the
-// slope.
+// From rows of one or of several sizes. Where they do not tell items from padding, both cost the same: the slope of the
+// line through (padded items, seconds) per micro-batch, without steps that something else held up. Rows with too little
+// spread give all to the items.
 void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observed);
 
 // Share of padding and micro-batches of a step under a setting, from its plan; nullopt when that plan cannot be made.

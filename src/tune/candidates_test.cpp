@@ -37,7 +37,7 @@ Observed observed() {
   o.seen.stage_seconds_per_step = {0.02, 0.06, 0.01, 0.01};
   o.items_per_sample = 100;
   o.micro_batch_seconds = 0.02;
-  o.padded_item_seconds = 0.0003;
+  o.item_seconds = o.padding_seconds = 0.0003;
   o.costs = {0.001, 0, 2.0, 0.1};
   o.rates = {0.1, 0, 0.01, 0.01};
   return o;
@@ -199,7 +199,26 @@ TEST(Candidates, TwoSizesTellThePieceFromItsItemsAndAHeldUpStepIsLeftOut) {
   Observed o;
   fit_micro_batches(rows, o);
   EXPECT_NEAR(o.micro_batch_seconds, 0.01, 1e-4);
-  EXPECT_NEAR(o.padded_item_seconds, 0.0002, 1e-6);
+  EXPECT_NEAR(o.item_seconds, 0.0002, 1e-6);
+}
+
+TEST(Candidates, PaddingThatCostsNothingIsSeen) {
+  std::vector<measure::StepRow> rows;
+  for (int i = 0; i < 30; ++i) {
+    measure::StepRow row;
+    row.micro_batches = i < 20 ? 8 : 2;
+    row.samples = 16;
+    row.items = 16 * (90 + i % 7);
+    row.padded_items = row.items + (i < 20 ? 100 : 400) * (1 + i % 5);
+    row.phase_ns[static_cast<size_t>(measure::Phase::Forward)] =
+        static_cast<int64_t>(1e9 * (0.01 * row.micro_batches + 0.0002 * static_cast<double>(row.items)));
+    rows.push_back(row);
+  }
+  Observed o;
+  fit_micro_batches(rows, o);
+  EXPECT_NEAR(o.micro_batch_seconds, 0.01, 1e-4);
+  EXPECT_NEAR(o.item_seconds, 0.0002, 1e-6);
+  EXPECT_NEAR(o.padding_seconds, 0.0, 1e-6);
 }
 
 TEST(Candidates, TheFixedCostOfAMicroBatchIsFitted) {
@@ -217,7 +236,7 @@ TEST(Candidates, TheFixedCostOfAMicroBatchIsFitted) {
   Observed o;
   fit_micro_batches(rows, o);
   EXPECT_NEAR(o.micro_batch_seconds, 0.03, 1e-4);
-  EXPECT_NEAR(o.padded_item_seconds, 0.0005, 1e-6);
+  EXPECT_NEAR(o.item_seconds, 0.0005, 1e-6);
 }
 
 TEST(Allow, KnowsThreeWords) {

@@ -8,7 +8,7 @@ namespace redline::tune {
 
 namespace {
 
-constexpr int64_t kRowsFactor = 4, kWarmSteps = 1, kFewestSteps = 3, kMostSteps = 20;
+constexpr int64_t kRowsFactor = 4, kPieceWarmSteps = 1, kPieceLeastSteps = 3, kPieceMostSteps = 20;
 
 Setting in_pieces_of(const train::Job& job, int64_t rows) {
   const int64_t batch = job.train_ds().batch_size.value(), effective = batch * job.trainer().accumulate_grad_batches;
@@ -26,13 +26,14 @@ std::vector<measure::StepRow> run_larger_pieces(const JobSource& jobs, const tra
   const int64_t rows = kRowsFactor * train::rows_at_once(job);
   const int64_t effective = job.train_ds().batch_size.value() * job.trainer().accumulate_grad_batches;
   const double one_step = step_seconds * std::max(1.0, static_cast<double>(rows) / static_cast<double>(effective));
-  const auto steps = std::min(kMostSteps, static_cast<int64_t>(seconds / std::max(1e-6, one_step)) - kWarmSteps);
-  if (steps < kFewestSteps) return {};
+  const auto steps =
+      std::min(kPieceMostSteps, static_cast<int64_t>(seconds / std::max(1e-6, one_step)) - kPieceWarmSteps);
+  if (steps < kPieceLeastSteps) return {};
   train::TrialOptions options;
   options.log = options.validate = options.monitor = false;
   try {
     train::Trial trial(jobs.registry, jobs.with(in_pieces_of(job, rows)), jobs.machine, options);
-    trial.run(kWarmSteps);
+    trial.run(kPieceWarmSteps);
     return trial.run(steps).rows;
   } catch (const std::exception&) {  // whether such a size is any good is for a trial to say
     return {};

@@ -35,13 +35,24 @@ PieceLine line_through(const std::vector<Piece>& pieces) {
   return line;
 }
 
-void drop_held_up(std::vector<Piece>& pieces, const PieceLine& line) {
+// Steps that took far longer than the line through the medians of the shorter and the longer half says.
+void drop_held_up(std::vector<Piece>& pieces) {
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.items < b.items; });
+  const double edge = 0.5 * (pieces.front().items + pieces.back().items);
+  std::vector<double> items[2], seconds[2];
+  for (const auto& [x, y] : pieces) {
+    items[x > edge].push_back(x);
+    seconds[x > edge].push_back(y);
+  }
+  if (items[0].empty() || items[1].empty()) return;
+  const double x0 = measure::median(items[0]), y0 = measure::median(seconds[0]);
+  const double slope = (measure::median(seconds[1]) - y0) / (measure::median(items[1]) - x0);
   std::vector<double> over;
-  for (const auto& [x, y] : pieces) over.push_back(y / std::max(1e-12, line.fixed + line.per_item * x));
-  const double middle = measure::median(over), spread = measure::robust_spread(over);
+  for (const auto& [x, y] : pieces) over.push_back(y / std::max(1e-12, y0 + slope * (x - x0)));
+  const double most = measure::median(over) + std::max(0.02, 4 * measure::robust_spread(over));
   size_t kept = 0;
   for (size_t i = 0; i < pieces.size(); ++i)
-    if (over[i] <= middle + std::max(0.02, 4 * spread)) pieces[kept++] = pieces[i];
+    if (over[i] <= most) pieces[kept++] = pieces[i];
   pieces.resize(kept);
 }
 
@@ -62,9 +73,15 @@ void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observe
   }
   if (pieces.empty()) return;
   observed.items_per_sample = samples > 0 ? items / samples : 0;
-  drop_held_up(pieces, line_through(pieces));
+  if (const doctor::CostFit fit = doctor::fit_costs(rows); fit.known) {
+    observed.micro_batch_seconds = fit.piece_seconds;
+    observed.item_seconds = fit.item_seconds;
+    observed.padding_seconds = fit.padding_seconds;
+    return;
+  }
+  drop_held_up(pieces);
   const PieceLine line = line_through(pieces);
-  observed.padded_item_seconds = line.per_item;
+  observed.item_seconds = observed.padding_seconds = line.per_item;
   observed.micro_batch_seconds = line.fixed;
 }
 
