@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import jobs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+FINAL_ROUNDS = 10
 ALLOW = {"speech": "numerics,order,optimisation", "vae": "numerics,order"}
 
 
@@ -28,9 +29,9 @@ class Campaign:
             raise RuntimeError(f"{words[:3]} failed with {done.returncode}: {done.stderr[-2000:]}")
         return json.loads(done.stdout)
 
-    def race(self, settings, blocks, turn):
+    def race(self, settings, blocks, turn, job="job.yaml"):
         with_words = [word for setting in settings for word in ("--with", setting)]
-        return self.call("race", "job.yaml", "--blocks", blocks, "--turn", turn, *with_words)["settings"]
+        return self.call("race", job, "--blocks", blocks, "--turn", turn, *with_words)["settings"]
 
     def stage(self, name, make):
         path = self.folder / f"{name}.json"
@@ -55,26 +56,29 @@ class Campaign:
             return {"seconds": time.monotonic() - begin, "answer": answer}
         return self.stage("tune", make)
 
+    def choice(self):
+        return " ".join(f"{v['field']}={v['value']}" for v in self.tune()["answer"]["card"]["values"])
+
     def final(self):
-        """The grid's top three and the tuner's choice, all against one reference, in rounds."""
-        choice = " ".join(f"{v['field']}={v['value']}" for v in self.tune()["answer"]["card"]["values"])
+        """The grid's top three in turns with the tuner's choice, and that in turns with the reference, each round in new processes."""
         top = sorted((r for r in self.grid()["rows"] if "ratio" in r), key=lambda r: -r["ratio"])[:3]
-        contenders = {"tuner": choice or "trainer.log_every_n_steps=10"} | {f"grid {i + 1}": row["text"] for i, row in enumerate(top)}
+        contenders = {f"grid {i + 1}": row["text"] for i, row in enumerate(top)}
 
         def make():
-            rounds = []
-            for block in range(6):
-                names = list(contenders) if block % 2 == 0 else list(contenders)[::-1]
-                rows = self.race([contenders[name] for name in names], 2, "0.2s")
-                rounds.append({name: row["ratio"] for name, row in zip(names, rows)})
-            return {"contenders": contenders, "rounds": rounds}
+            choice, rounds = self.choice(), []
+            for _ in range(FINAL_ROUNDS):
+                rows = self.race(list(contenders.values()), 4, "0.2s", job="tuned.yaml")
+                ratios = {name: row["ratio"] for name, row in zip(contenders, rows)}
+                ratios["reference"] = 1 / self.race([choice], 3, "0.2s")[0]["ratio"] if choice else 1.0
+                rounds.append(ratios)
+            return {"choice": choice, "contenders": contenders, "rounds": rounds}
         return self.stage("final", make)
 
     def coverage_so_far(self):
         path = self.folder / "coverage.json"
         return json.loads(path.read_text()) if path.exists() else []
 
-    def coverage(self, runs=10, budget="14s"):
+    def coverage(self, runs=10, budget="20s"):
         def make():
             results = []
             for i in range(runs):

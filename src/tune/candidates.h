@@ -64,9 +64,9 @@ struct Observed {
   CadenceCosts costs;
   CadenceRates rates;
 };
-// From rows of one or of several sizes. Where they do not tell items from padding, both cost the same: the slope of the
-// line through (padded items, seconds) per micro-batch, without steps that something else held up. Rows with too little
-// spread give all to the items.
+// From rows of one or of several sizes. Where these do not settle what padding costs, it costs as much as an item or
+// nothing, whichever leaves smaller misses. Steps that something else held up are left out; rows with too little spread
+// give all to the items.
 void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observed);
 
 // Share of padding and micro-batches of a step under a setting, from its plan; nullopt when that plan cannot be made.

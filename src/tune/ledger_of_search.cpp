@@ -56,7 +56,9 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, const
     out.reason = fmt::format("it can gain at most {:+.1f} %", 100 * c.ceiling);
   } else {
     out.verdict = LedgerVerdict::NotTried;
-    if (entry.state == EntryState::OutOfBudget) out.reason = "the budget ended before its turn";
+    if (entry.state == EntryState::OutOfBudget)
+      out.reason = out.in_best ? "part of the best; the budget ended before it was raced alone"
+                               : "the budget ended before its turn";
   }
   return out;
 }

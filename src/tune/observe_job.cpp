@@ -17,7 +17,7 @@ namespace redline::tune {
 
 namespace {
 
-constexpr double kObserveShare = 0.06, kLargerPiecesShare = 0.04;  // of the budget
+constexpr double kObserveShare = 0.08, kLargerPiecesShare = 0.08;  // of the budget
 constexpr int64_t kLeastSteps = 8, kMostObservedSteps = 80;
 constexpr double kStepsOfOneTrial = 16;  // two settings, warm-up, a block, and its share of the proof
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "measure/statistics.h"
 #include "tune/cadence_solver.h"
@@ -18,8 +19,13 @@ namespace {
 struct Piece {
   double items, seconds;
 };
+double piece_seconds(const measure::StepRow& row) {
+  const int64_t ns =
+      row.phase_ns[static_cast<size_t>(Phase::Forward)] + row.phase_ns[static_cast<size_t>(Phase::Backward)];
+  return 1e-9 * static_cast<double>(ns) / std::max(1, row.micro_batches);
+}
 struct PieceLine {
-  double fixed = 0, per_item = 0;
+  double fixed = 0, per_item = 0, misses = 0;  // misses: sum of squares
 };
 
 PieceLine line_through(const std::vector<Piece>& pieces) {
@@ -32,46 +38,43 @@ PieceLine line_through(const std::vector<Piece>& pieces) {
   PieceLine line;
   line.per_item = enough ? std::clamp((n * sxy - sx * sy) / spread, 0.05 * most, most) : most;
   line.fixed = n > 0 ? std::max(0.0, (sy - line.per_item * sx) / n) : 0;
+  for (const auto& [x, y] : pieces) line.misses += std::pow(y - line.fixed - line.per_item * x, 2);
   return line;
 }
 
 // Steps that took far longer than the line through the medians of the shorter and the longer half says.
-void drop_held_up(std::vector<Piece>& pieces) {
-  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.items < b.items; });
-  const double edge = 0.5 * (pieces.front().items + pieces.back().items);
-  std::vector<double> items[2], seconds[2];
-  for (const auto& [x, y] : pieces) {
-    items[x > edge].push_back(x);
-    seconds[x > edge].push_back(y);
-  }
-  if (items[0].empty() || items[1].empty()) return;
-  const double x0 = measure::median(items[0]), y0 = measure::median(seconds[0]);
-  const double slope = (measure::median(seconds[1]) - y0) / (measure::median(items[1]) - x0);
-  std::vector<double> over;
-  for (const auto& [x, y] : pieces) over.push_back(y / std::max(1e-12, y0 + slope * (x - x0)));
-  const double most = measure::median(over) + std::max(0.02, 4 * measure::robust_spread(over));
+void drop_held_up(std::vector<measure::StepRow>& rows) {
+  const auto items = [](const measure::StepRow& row) {
+    return static_cast<double>(row.padded_items) / std::max(1, row.micro_batches);
+  };
+  std::vector<double> x, y, parts[2], seconds[2];
+  for (const measure::StepRow& row : rows) x.push_back(items(row)), y.push_back(piece_seconds(row));
+  const double edge = 0.5 * (*std::min_element(x.begin(), x.end()) + *std::max_element(x.begin(), x.end()));
+  for (size_t i = 0; i < x.size(); ++i) parts[x[i] > edge].push_back(x[i]), seconds[x[i] > edge].push_back(y[i]);
+  if (parts[0].empty() || parts[1].empty()) return;
+  const double x0 = measure::median(parts[0]), y0 = measure::median(seconds[0]);
+  const double slope = (measure::median(seconds[1]) - y0) / (measure::median(parts[1]) - x0);
+  for (size_t i = 0; i < y.size(); ++i) y[i] /= std::max(1e-12, y0 + slope * (x[i] - x0));
+  const double most = measure::median(y) + std::max(0.02, 4 * measure::robust_spread(y));
   size_t kept = 0;
-  for (size_t i = 0; i < pieces.size(); ++i)
-    if (over[i] <= most) pieces[kept++] = pieces[i];
-  pieces.resize(kept);
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (y[i] <= most) rows[kept++] = rows[i];
+  rows.resize(kept);
+}
+
+PieceLine line_over(const std::vector<measure::StepRow>& rows, int64_t measure::StepRow::*items) {
+  std::vector<Piece> pieces;
+  for (const measure::StepRow& row : rows)
+    pieces.push_back({static_cast<double>(row.*items) / std::max(1, row.micro_batches), piece_seconds(row)});
+  return line_through(pieces);
 }
 
 }  // namespace
 
 void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observed) {
-  std::vector<Piece> pieces;
   double items = 0, samples = 0;
-  for (const measure::StepRow& row : rows) {
-    const double micro = std::max(1, row.micro_batches);
-    pieces.push_back({static_cast<double>(row.padded_items) / micro,
-                      1e-9 *
-                          static_cast<double>(row.phase_ns[static_cast<size_t>(Phase::Forward)] +
-                                              row.phase_ns[static_cast<size_t>(Phase::Backward)]) /
-                          micro});
-    items += static_cast<double>(row.items);
-    samples += row.samples;
-  }
-  if (pieces.empty()) return;
+  for (const measure::StepRow& row : rows) items += static_cast<double>(row.items), samples += row.samples;
+  if (rows.empty()) return;
   observed.items_per_sample = samples > 0 ? items / samples : 0;
   if (const doctor::CostFit fit = doctor::fit_costs(rows); fit.known) {
     observed.micro_batch_seconds = fit.piece_seconds;
@@ -79,10 +82,14 @@ void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observe
     observed.padding_seconds = fit.padding_seconds;
     return;
   }
-  drop_held_up(pieces);
-  const PieceLine line = line_through(pieces);
-  observed.item_seconds = observed.padding_seconds = line.per_item;
-  observed.micro_batch_seconds = line.fixed;
+  std::vector<measure::StepRow> sound(rows.begin(), rows.end());
+  drop_held_up(sound);
+  const PieceLine padded = line_over(sound, &measure::StepRow::padded_items);
+  const PieceLine packed = line_over(sound, &measure::StepRow::items);
+  const bool packs = packed.misses < padded.misses;
+  observed.micro_batch_seconds = packs ? packed.fixed : padded.fixed;
+  observed.item_seconds = packs ? packed.per_item : padded.per_item;
+  observed.padding_seconds = packs ? 0 : padded.per_item;
 }
 
 std::vector<Candidate> cadence_candidates(const JobView& job, const Observed& observed, double share) {

@@ -9,7 +9,8 @@ namespace redline::tune {
 
 namespace {
 constexpr int kMostCombinePasses = 2;
-}
+constexpr int kNeighbourBlocks = 4;  // most blocks of a race on top of a best that is only a guess yet
+}  // namespace
 
 Search::Search(std::vector<Candidate> candidates, SearchOptions options) : options_(options) {
   options_.race.least_gain = options_.least_gain;
@@ -65,10 +66,20 @@ std::optional<Trial> Search::next(double spent_seconds) {
 void Search::report(std::optional<double> a_seconds, std::optional<double> b_seconds, const std::string& failure) {
   REDLINE_CHECK(race_.has_value(), "a result belongs to a trial that was asked for");
   ++blocks_;
+  if (stage_ == Stage::Guess) {
+    // Nothing is claimed by giving it up: a guess that does not even win its first block has no right to a second.
+    if (!a_seconds || !b_seconds || (race_->blocks() == 0 && *b_seconds >= *a_seconds)) return finish_guess(false);
+    race_->add(*a_seconds, *b_seconds);
+    const RaceDecision decision = race_->decide();
+    if (decision != RaceDecision::Continue) finish_guess(decision == RaceDecision::Better);
+    return;
+  }
   Entry& entry = entries_[racing_];
   if (!a_seconds || !b_seconds) {
     entry.note = failure;
-    if (stage_ != Stage::LeaveOneOut) entry.state = EntryState::Failed;
+    if (stage_ == Stage::AddOneIn || stage_ == Stage::Leftovers || stage_ == Stage::Combine)
+      entry.state = EntryState::Failed;
+    entry.met_best = entry.met_best || stage_ == Stage::Neighbours;
     race_.reset();
     ++cursor_;
     return;
@@ -86,6 +97,17 @@ void Search::adopt(size_t index) {
   changed_ = true;
 }
 
+void Search::finish_guess(bool better) {
+  if (better) best_ = trial_.b;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    entries_[i].guessed = entries_[i].guessed && better;
+    if (entries_[i].guessed) members_.push_back(i);
+  }
+  race_.reset();
+  stage_ = better ? Stage::Neighbours : Stage::AddOneIn;
+  cursor_ = 0;
+}
+
 void Search::finish_race(bool better) {
   Entry& entry = entries_[racing_];
   const measure::RatioEstimate estimate = race_->estimate();
@@ -93,13 +115,20 @@ void Search::finish_race(bool better) {
   race_.reset();
   ++cursor_;
   switch (stage_) {
+    case Stage::Guess:
+      break;
+    case Stage::Neighbours:
+      entry.met_best = true;
+      if (better) adopt(racing_);
+      break;
     case Stage::AddOneIn:
     case Stage::Leftovers:
       entry.alone = estimate;
       entry.state = better ? EntryState::Better : EntryState::NotBetter;
       // Always a best so far: the best single switch stands until the combination is known.
       if (stage_ == Stage::AddOneIn && better && !entry.candidate.ledger_only &&
-          (members_.empty() || estimate.ratio > entries_[members_[0]].alone->ratio)) {
+          (members_.empty() || (members_.size() == 1 && entries_[members_[0]].alone &&
+                                estimate.ratio > entries_[members_[0]].alone->ratio))) {
         members_ = {racing_};
         best_ = entry.candidate.values;
       }
@@ -109,8 +138,9 @@ void Search::finish_race(bool better) {
       break;
     case Stage::LeaveOneOut:
       entry.removed = estimate;
-      // `better` here: the setting without it is faster beyond doubt, so it goes.
-      if (better) {
+      // `better` here: the setting without it is faster beyond doubt, so it goes. What was only guessed must show that
+      // it helps.
+      if (better || (entry.guessed && estimate.ratio > 1 - options_.least_gain / 2)) {
         best_ = without(best_, entry.candidate.values);
         std::erase(members_, racing_);
       }
@@ -123,6 +153,15 @@ void Search::finish_race(bool better) {
 bool Search::start_next_race() {
   for (;;) {
     switch (stage_) {
+      case Stage::Guess:
+        if (start_guess()) return true;
+        stage_ = Stage::AddOneIn;
+        break;
+      case Stage::Neighbours:
+        if (start_neighbour()) return true;
+        stage_ = Stage::AddOneIn;
+        cursor_ = 0;
+        break;
       case Stage::AddOneIn:
         if (start_alone(false)) return true;
         begin_combine();
@@ -155,6 +194,40 @@ void Search::start(size_t entry, Setting a, Setting b, const char* how) {
   racing_ = entry;
   trial_ = {std::move(a), std::move(b), how + entries_[entry].candidate.name, 0};
   race_.emplace(options_.race);
+}
+
+bool Search::start_guess() {
+  std::map<std::string, size_t> chosen;  // of each group the value with the highest prediction
+  for (const size_t i : order_) {
+    const Candidate& c = entries_[i].candidate;
+    if (entries_[i].state != EntryState::Untried || c.late || c.ledger_only || c.predicted_gain < options_.least_gain)
+      continue;
+    chosen.emplace(c.group.empty() ? c.name : c.group, i);
+  }
+  if (chosen.size() < 2) return false;  // one switch is raced alone anyway
+  Setting together;
+  for (const auto& [group, i] : chosen) {
+    entries_[i].guessed = true;
+    together = combine(together, entries_[i].candidate.values);
+  }
+  trial_ = {{}, std::move(together), "all that is predicted to gain, together", 0};
+  race_.emplace(options_.race);
+  return true;
+}
+
+bool Search::start_neighbour() {
+  for (; cursor_ < order_.size(); ++cursor_) {
+    const size_t index = order_[cursor_];
+    const Entry& entry = entries_[index];
+    if (entry.state != EntryState::Untried || entry.candidate.late || entry.candidate.ledger_only || is_member(index))
+      continue;
+    start(index, best_, on_top_of_best(index), "on top of the guess: ");
+    RaceOptions options = options_.race;
+    options.most_blocks = std::min(options.most_blocks, kNeighbourBlocks);
+    race_.emplace(options);
+    return true;
+  }
+  return false;
 }
 
 bool Search::start_alone(bool late) {
@@ -233,7 +306,7 @@ double Search::untested_gain() const {
   double factor = 1;
   for (const Entry& entry : entries_) {
     if (entry.state != EntryState::Untried && entry.state != EntryState::OutOfBudget) continue;
-    if (entry.candidate.ledger_only) continue;
+    if (entry.candidate.ledger_only || entry.met_best || entry.guessed) continue;
     const double most =
         entry.candidate.ceiling < 1e8 ? entry.candidate.ceiling : std::max(0.0, entry.candidate.predicted_gain);
     factor *= 1 + most;

@@ -2,12 +2,14 @@
 // interleaved block, tell it their seconds per sample (or that one failed), until it has nothing left worth a block or
 // the budget is gone. Always has a best so far.
 //
-// 1. Each candidate alone against the reference (the ledger's add-one-in), most promising first; a candidate whose
+// 1. All switches that are predicted to gain, together, against the reference: a short budget must not be spent on
+//    parts of what is better as a whole. Where that wins, each other candidate is tried on top of it.
+// 2. Each candidate alone against the reference (the ledger's add-one-in), most promising first; a candidate whose
 //    ceiling is below 2 % is not tried.
-// 2. The others are tried on top of the best, those that lost alone included unless they lost badly: a larger batch may
+// 3. The others are tried on top of the best, those that lost alone included unless they lost badly: a larger batch may
 //    pay only once buckets have removed its padding. A value of a group that is taken replaces the one that is there.
-// 3. From the best, each switch is taken out again (leave-one-out); one that does not help is dropped.
-// 4. Candidates expected to lose, for the ledger; one that surprises goes through 2 again.
+// 4. From the best, each switch is taken out again (leave-one-out); one that does not help is dropped.
+// 5. Candidates expected to lose, for the ledger; one that surprises goes through 3 again.
 #pragma once
 
 #include <map>
@@ -43,6 +45,8 @@ struct Entry {
   std::optional<measure::RatioEstimate> alone{};    // against the reference
   std::optional<measure::RatioEstimate> removed{};  // best without it against best: < 1 means it helps
   std::string note{};                               // why pruned or how it failed
+  bool guessed = false;                             // part of the first guess
+  bool met_best = false;                            // raced on top of the best
 };
 
 class Search {
@@ -67,12 +71,15 @@ class Search {
   int blocks() const { return blocks_; }
 
  private:
-  enum class Stage { AddOneIn, Combine, LeaveOneOut, Leftovers, Done };
+  enum class Stage { Guess, Neighbours, AddOneIn, Combine, LeaveOneOut, Leftovers, Done };
   bool start_next_race();
+  bool start_guess();
+  bool start_neighbour();
   bool start_alone(bool late);
   bool start_combine();
   bool start_leave_one_out();
   void finish_race(bool better);
+  void finish_guess(bool better);
   void begin_combine();
   void begin_leave_one_out();
   Setting on_top_of_best(size_t entry) const;
@@ -86,7 +93,7 @@ class Search {
   std::vector<size_t> members_;                                                // of the best setting
   std::map<std::pair<std::string, std::string>, measure::RatioEstimate> met_;  // b against a, of races that ended
   size_t cursor_ = 0;
-  Stage stage_ = Stage::AddOneIn;
+  Stage stage_ = Stage::Guess;
   Setting best_;
   std::optional<Race> race_;
   Trial trial_;

@@ -84,6 +84,31 @@ TEST(Search, SeesThatTwoSwitchesDoTheSameThing) {
   EXPECT_EQ(run_search(search, speed, 0.01, 3).best.size(), 1u);
 }
 
+TEST(Search, AShortBudgetIsSpentOnTheWholeFirst) {
+  const std::vector<Candidate> candidates = {
+      {"batch 8", {{"batch", "8"}}, 0.3, 1e9, config::Effect::Optimisation, "batch"},
+      {"batch 16", {{"batch", "16"}}, 0.2, 1e9, config::Effect::Optimisation, "batch"},
+      {"buckets", {{"buckets", "true"}}, 0.1, 1e9, config::Effect::Order, "buckets"},
+      {"cache", {{"cache", "memory"}}, 0.0, 1e9, config::Effect::Nothing, "cache"}};
+  const auto speed = [](const Setting& s) {
+    return 100.0 * (s.count("batch") ? (s.at("batch") == "16" ? 1.35 : 1.2) : 1.0) * (s.count("buckets") ? 1.15 : 1.0);
+  };
+  Search search(candidates, {.budget_seconds = 11});
+  EXPECT_EQ(setting_text(run_search(search, speed, 0.01, 2).best), "batch=16, buckets=true");
+  EXPECT_TRUE(search.out_of_budget());
+  EXPECT_FALSE(search.entries()[0].alone.has_value());
+  EXPECT_LT(search.untested_gain(), 0.01);  // each has met the best, or is part of the guess
+}
+
+TEST(Search, AGuessThatLosesCostsOneBlock) {
+  Search search(make_candidates(), {.budget_seconds = 1000});
+  const auto first = search.next(0);
+  EXPECT_EQ(setting_text(first->b), "buckets=true, precision=bf16-mixed, workers=2");
+  search.report(1.0, 1.2);
+  EXPECT_EQ(setting_text(search.next(1)->b), "buckets=true");
+  EXPECT_TRUE(search.best().empty());
+}
+
 TEST(Search, ASwitchThatLosesAloneMayWinInCompany) {
   // A larger batch pads more than it saves, until buckets have removed the padding.
   const auto speed = [](const Setting& s) {
