@@ -3,6 +3,8 @@
 // at 1 ms; logging every step instead of every 50 at most 2 % at 10 ms. The last line is JSON for workloads/loop.py.
 #include <torch/torch.h>
 
+#include <cmath>
+
 #include "example_setup.h"
 #include "interleave.h"
 #include "train/loop/batches.h"
@@ -90,6 +92,32 @@ Comparison overhead(const char* name, std::vector<std::string> options, int repe
   return all;
 }
 
+constexpr int kSizingSteps = 200;
+
+// The width at which the bare loop's step is nearest to `seconds` on this machine.
+std::vector<std::string> step_of(double seconds, const std::vector<std::string>& options,
+                                 const std::vector<int>& widths) {
+  std::vector<std::string> best;
+  double nearest = 1e9;
+  for (const int width : widths) {
+    std::vector<std::string> sized = options;
+    sized.push_back("model.hidden=" + std::to_string(width));
+    Setup setup(sized, {});
+    BareLoop bare(setup);
+    std::vector<double> took;
+    for (int i = 0; i < kSizingSteps; ++i) bare.step();
+    for (int i = 0; i < kSizingSteps; ++i) {
+      const int64_t begin = now_ns();
+      bare.step();
+      took.push_back(seconds_between(begin, now_ns()));
+    }
+    const double miss = std::abs(std::log(measure::median(took) / seconds));
+    if (miss < nearest) nearest = miss, best = sized;
+  }
+  fmt::print("for a step of {:.0f} ms: {}\n", seconds * 1e3, best.back());
+  return best;
+}
+
 constexpr int kLoggedSteps = 10;  // short turns: a block must be over before the machine changes
 
 Comparison logging(const std::vector<std::string>& size) {
@@ -112,14 +140,14 @@ Comparison logging(const std::vector<std::string>& size) {
 
 int main() {
   using namespace redline::bench;
-  // About 1 ms and 10 ms on the machines at hand; the printed step time says what it was.
-  const std::vector<std::string> one = {"model.train_ds.batch_size=32", "model.hidden=160", "model.features=32",
-                                        "model.samples=2048"};
-  const std::vector<std::string> ten = {"model.train_ds.batch_size=64", "model.hidden=768", "model.features=96",
-                                        "model.samples=2048"};
+  const std::vector<std::string> one =
+      step_of(1e-3, {"model.train_ds.batch_size=32", "model.features=32", "model.samples=2048"},
+              {160, 176, 192, 208, 224, 256, 288});
+  const std::vector<std::string> ten =
+      step_of(10e-3, {"model.train_ds.batch_size=64", "model.features=96", "model.samples=2048"}, {640, 768, 896});
   constexpr int kSmallSteps = 20;
   const Comparison small = overhead("loop with all recording, small step", one, kSmallSteps, 30);
-  const Comparison large = overhead("loop with all recording, larger step", ten, 5, 12);
+  const Comparison large = overhead("loop with all recording, larger step", ten, 5, 8);
   const Comparison logs = logging(ten);
   fmt::print(
       "{{\"overhead_percent\": {}, \"small_step_milliseconds\": {}, \"overhead_percent_larger_step\": {}, "

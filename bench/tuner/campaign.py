@@ -42,7 +42,7 @@ class Campaign:
     def grid(self):
         def make():
             begin = time.monotonic()
-            rows = self.race(jobs.settings(self.job), 4, "0.15s")
+            rows = self.race(jobs.settings(self.job), 8, "0.15s")
             return {"seconds": time.monotonic() - begin, "rows": [r | {"text": t} for r, t in zip(rows, jobs.settings(self.job))]}
         return self.stage("grid", make)
 

@@ -9,6 +9,7 @@ namespace redline::tune {
 
 namespace {
 constexpr int kMostCombinePasses = 2;
+constexpr double kLostGuess = 0.9;
 constexpr int kNeighbourBlocks = 4;  // most blocks of a race on top of a best that is only a guess yet
 }  // namespace
 
@@ -67,9 +68,10 @@ void Search::report(std::optional<double> a_seconds, std::optional<double> b_sec
   REDLINE_CHECK(race_.has_value(), "a result belongs to a trial that was asked for");
   ++blocks_;
   if (stage_ == Stage::Guess) {
-    // Nothing is claimed by giving it up: a guess that does not even win its first block has no right to a second.
-    if (!a_seconds || !b_seconds || (race_->blocks() == 0 && *b_seconds >= *a_seconds)) return finish_guess(false);
+    if (!a_seconds || !b_seconds) return finish_guess(false);
     race_->add(*a_seconds, *b_seconds);
+    // Nothing is claimed by giving it up: a guess that clearly loses its first blocks has no right to more.
+    if (race_->estimate().ratio < kLostGuess) return finish_guess(false);
     const RaceDecision decision = race_->decide();
     if (decision != RaceDecision::Continue) finish_guess(decision == RaceDecision::Better);
     return;
