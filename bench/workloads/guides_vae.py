@@ -37,4 +37,5 @@ def workload(env):
         [claim("batch_1_to_4", "batch_4"), claim("workers_2_to_8", "workers_8"), claim("precision_16_mixed", "fp16", sentence="fp16 as asked"),
          claim("precision_bf16_mixed", "bf16"), claim("accumulation", "accumulate_2"), claim("monitoring", "monitor_100"),
          claim("shorter_sequences", "length_100", "sequences_per_second", "at most 100 instead of 1,000"), claim("all", "all"), *memory],
+        rounds=2,
         notes="redline has no compiled step; torch.compile in PyTorch Lightning is in vae_peer_settings.")
