@@ -56,9 +56,13 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, const
     out.reason = fmt::format("it can gain at most {:+.1f} %", 100 * c.ceiling);
   } else {
     out.verdict = LedgerVerdict::NotTried;
-    if (entry.state == EntryState::OutOfBudget)
-      out.reason = out.in_best ? "part of the best; the budget ended before it was raced alone"
-                               : "the budget ended before its turn";
+    if (entry.state == EntryState::OutOfBudget) {
+      out.reason = out.in_best ? "part of the best" : "the budget ended before its turn";
+      if (entry.on_top)
+        out.reason = fmt::format("alone, only on top of the first guess: {:+.0f} % ({:+.0f} to {:+.0f})",
+                                 100 * (entry.on_top->ratio - 1), 100 * (entry.on_top->interval.low - 1),
+                                 100 * (entry.on_top->interval.high - 1));
+    }
   }
   return out;
 }

@@ -81,7 +81,6 @@ void Search::report(std::optional<double> a_seconds, std::optional<double> b_sec
     entry.note = failure;
     if (stage_ == Stage::AddOneIn || stage_ == Stage::Leftovers || stage_ == Stage::Combine)
       entry.state = EntryState::Failed;
-    entry.met_best = entry.met_best || stage_ == Stage::Neighbours;
     race_.reset();
     ++cursor_;
     return;
@@ -120,7 +119,7 @@ void Search::finish_race(bool better) {
     case Stage::Guess:
       break;
     case Stage::Neighbours:
-      entry.met_best = true;
+      entry.on_top = estimate;
       if (better) adopt(racing_);
       break;
     case Stage::AddOneIn:
@@ -308,7 +307,7 @@ double Search::untested_gain() const {
   double factor = 1;
   for (const Entry& entry : entries_) {
     if (entry.state != EntryState::Untried && entry.state != EntryState::OutOfBudget) continue;
-    if (entry.candidate.ledger_only || entry.met_best || entry.guessed) continue;
+    if (entry.candidate.ledger_only || entry.on_top || entry.guessed) continue;
     const double most =
         entry.candidate.ceiling < 1e8 ? entry.candidate.ceiling : std::max(0.0, entry.candidate.predicted_gain);
     factor *= 1 + most;

@@ -46,7 +46,7 @@ struct Entry {
   std::optional<measure::RatioEstimate> removed{};  // best without it against best: < 1 means it helps
   std::string note{};                               // why pruned or how it failed
   bool guessed = false;                             // part of the first guess
-  bool met_best = false;                            // raced on top of the best
+  std::optional<measure::RatioEstimate> on_top{};   // of the guess, against the guess
 };
 
 class Search {
