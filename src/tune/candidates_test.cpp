@@ -182,19 +182,24 @@ TEST(Candidates, AnOptionWithoutARuleIsTriedTheOtherWayRound) {
   EXPECT_THAT(find(all, "sorts", "true")->not_tried, HasSubstr("--allow order"));
 }
 
+measure::StepRow step_row(int micro_batches, double items, double padded_items, double seconds) {
+  measure::StepRow row;
+  row.micro_batches = micro_batches;
+  row.samples = 16;
+  row.items = static_cast<int64_t>(items);
+  row.padded_items = static_cast<int64_t>(padded_items);
+  row.phase_ns[static_cast<size_t>(measure::Phase::Forward)] = static_cast<int64_t>(1e9 * seconds);
+  return row;
+}
+
 TEST(Candidates, TwoSizesTellThePieceFromItsItemsAndAHeldUpStepIsLeftOut) {
   std::vector<measure::StepRow> rows;
   for (int i = 0; i < 16; ++i) {
     const double piece_items = i < 12 ? 200 + i % 3 : 800 + i % 3;
-    measure::StepRow row;
-    row.micro_batches = i < 12 ? 8 : 2;
-    row.padded_items = static_cast<int64_t>(row.micro_batches * piece_items);
-    row.items = row.padded_items;
-    row.samples = 16;
+    const int pieces = i < 12 ? 8 : 2;
     const double held_up = i == 5 ? 3.0 : 1.0;
-    row.phase_ns[static_cast<size_t>(measure::Phase::Forward)] =
-        static_cast<int64_t>(1e9 * held_up * row.micro_batches * (0.01 + 0.0002 * piece_items));
-    rows.push_back(row);
+    rows.push_back(
+        step_row(pieces, pieces * piece_items, pieces * piece_items, held_up * pieces * (0.01 + 0.0002 * piece_items)));
   }
   Observed o;
   fit_micro_batches(rows, o);
@@ -205,14 +210,9 @@ TEST(Candidates, TwoSizesTellThePieceFromItsItemsAndAHeldUpStepIsLeftOut) {
 TEST(Candidates, PaddingThatCostsNothingIsSeen) {
   std::vector<measure::StepRow> rows;
   for (int i = 0; i < 30; ++i) {
-    measure::StepRow row;
-    row.micro_batches = i < 20 ? 8 : 2;
-    row.samples = 16;
-    row.items = 16 * (90 + i % 7);
-    row.padded_items = row.items + (i < 20 ? 100 : 400) * (1 + i % 5);
-    row.phase_ns[static_cast<size_t>(measure::Phase::Forward)] =
-        static_cast<int64_t>(1e9 * (0.01 * row.micro_batches + 0.0002 * static_cast<double>(row.items)));
-    rows.push_back(row);
+    const int pieces = i < 20 ? 8 : 2;
+    const double items = 16 * (90 + i % 7), padding = (i < 20 ? 100 : 400) * (1 + i % 5);
+    rows.push_back(step_row(pieces, items, items + padding, 0.01 * pieces + 0.0002 * items));
   }
   Observed o;
   fit_micro_batches(rows, o);
@@ -224,14 +224,8 @@ TEST(Candidates, PaddingThatCostsNothingIsSeen) {
 TEST(Candidates, TheFixedCostOfAMicroBatchIsFitted) {
   std::vector<measure::StepRow> rows;
   for (int i = 0; i < 10; ++i) {
-    measure::StepRow row;
-    row.micro_batches = 4;
-    row.padded_items = 4 * (100 + 20 * i);
-    row.items = row.padded_items / 2;
-    row.samples = 8;
-    row.phase_ns[static_cast<size_t>(measure::Phase::Forward)] =
-        static_cast<int64_t>(1e9 * 4 * (0.03 + 0.0005 * (100 + 20 * i)));
-    rows.push_back(row);
+    const double padded = 4 * (100 + 20 * i);
+    rows.push_back(step_row(4, padded / 2, padded, 4 * 0.03 + 0.0005 * padded));
   }
   Observed o;
   fit_micro_batches(rows, o);
