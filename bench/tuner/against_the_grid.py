@@ -23,10 +23,10 @@ def against_the_grid(env, job):
         logs = {name: [math.log(r[name]) for r in final["rounds"]] for name in final["contenders"]}
         best = max(logs, key=lambda name: statistics.mean(logs[name]))
         this = final["rounds"][next(round_number) % len(final["rounds"])]
-        errors = [abs(e) for run in coverage for e in run.get("errors", [])]
+        errors = [abs(e) for run in coverage for e in run["errors"]]
         return {"loss_percent": 100 * (this[best] - 1), "loss_bound_percent": 100 * (math.exp(upper_bound(logs[best])) - 1),
                 "search_share_percent": 100 * tune["seconds"] / grid["seconds"], "gain_over_reference": 1 / this["reference"],
-                "promises_broken": sum(not run["inside"] for run in coverage), "prediction_error_points": statistics.median(errors)}
+                "promises": sum("inside" in run for run in coverage), "promises_broken": sum(not run.get("inside", True) for run in coverage), "prediction_error_points": statistics.median(errors)}
 
     return Workload(
         name=f"tuner_{job}",

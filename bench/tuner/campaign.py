@@ -19,7 +19,7 @@ ALLOW = {"speech": "numerics,order,optimisation", "vae": "numerics,order"}
 
 class Campaign:
     def __init__(self, redline, job, folder):
-        self.redline, self.job, self.folder = str(redline), job, pathlib.Path(folder)
+        self.redline, self.job, self.folder = str(pathlib.Path(redline).resolve()), job, pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "job.yaml").write_text(jobs.RECIPES[job].format(root=ROOT))
 
@@ -67,32 +67,29 @@ class Campaign:
         def make():
             choice, rounds = self.choice(), []
             for _ in range(FINAL_ROUNDS):
-                rows = self.race(list(contenders.values()), 4, "0.2s", job="tuned.yaml")
+                rows = self.race(list(contenders.values()), 10, "0.2s", job="tuned.yaml")
                 ratios = {name: row["ratio"] for name, row in zip(contenders, rows)}
                 ratios["reference"] = 1 / self.race([choice], 3, "0.2s")[0]["ratio"] if choice else 1.0
                 rounds.append(ratios)
             return {"choice": choice, "contenders": contenders, "rounds": rounds}
         return self.stage("final", make)
 
-    def coverage_so_far(self):
-        path = self.folder / "coverage.json"
-        return json.loads(path.read_text()) if path.exists() else []
-
-    def coverage(self, runs=10, budget="20s"):
+    def coverage(self, promises=10, budget="20s"):
+        """Fresh tunings, each promise against a fresh race; one that promises nothing is kept as such and does not count."""
         def make():
-            results = []
-            for i in range(runs):
-                card = self.call("tune", "job.yaml", "--fresh", "--budget", budget, "--allow", ALLOW[self.job], "--card", f"card{i}.json",
+            results, kept = [], 0
+            while kept < promises and len(results) < 2 * promises:
+                card = self.call("tune", "job.yaml", "--fresh", "--budget", budget, "--allow", ALLOW[self.job], "--card", "coverage_card.json",
                                  "--out", "coverage.yaml")["card"]
-                if not card["values"]:
-                    results.append({"values": [], "inside": True, "promised": card["promised_ratio"], "fresh": 1.0})
-                    continue
-                fresh = self.race([" ".join(f"{v['field']}={v['value']}" for v in card["values"])], 5, "0.15s")[0]
-                inside = card["promised_ratio"]["low"] <= fresh["ratio"] <= card["promised_ratio"]["high"]
-                results.append({"values": card["values"], "inside": inside, "promised": card["promised_ratio"], "fresh": fresh["ratio"],
-                                "fresh_low": fresh["low"], "fresh_high": fresh["high"],
-                                "errors": [e["prediction_error_points"] for e in card["ledger"]["entries"] if e["prediction_error_points"] is not None]})
-                print(json.dumps(results[-1])[:200], file=sys.stderr)
+                errors = [e["prediction_error_points"] for e in card["ledger"]["entries"] if e["prediction_error_points"] is not None]
+                results.append({"values": card["values"], "errors": errors})
+                if card["values"]:
+                    kept += 1
+                    fresh = self.race([" ".join(f"{v['field']}={v['value']}" for v in card["values"])], 8, "0.15s")[0]
+                    promised = card["promised_ratio"]
+                    results[-1] |= {"inside": promised["low"] <= fresh["ratio"] <= promised["high"], "promised": promised, "fresh": fresh["ratio"],
+                                    "fresh_low": fresh["low"], "fresh_high": fresh["high"]}
+                print(json.dumps(results[-1])[:400], file=sys.stderr, flush=True)
             return results
         return self.stage("coverage", make)
 

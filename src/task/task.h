@@ -75,6 +75,8 @@ class Task {
   virtual std::vector<std::string> groups_to_update() const { return {}; }
   // True when layers look across the batch: then the micro-batch size counts as `optimisation`.
   virtual bool batch_statistics() const { return false; }
+  // False for a model that packs its batch, so that padding costs it nothing.
+  virtual bool computes_padding() const { return true; }
   // Floating-point operations of forward + backward for one sample of the given length (plan units).
   virtual double flops_per_sample(double length) const = 0;
   // A deterministic batch of the longest samples allowed, for probing memory.

@@ -19,34 +19,27 @@ namespace {
 constexpr const char* kBatch = "model.train_ds.batch_size";
 constexpr const char* kMicro = "model.train_ds.micro_batch_size";
 constexpr const char* kAccumulate = "trainer.accumulate_grad_batches";
+constexpr const char* kBucketing = "model.train_ds.use_bucketing";
+constexpr const char* kBuckets = "model.train_ds.num_buckets";
 constexpr const char* kWorkers = "model.train_ds.num_workers";
 constexpr const char* kThreads = "trainer.intra_op_threads";
 constexpr const char* kNeedsOptimisation = "it changes the optimisation; --allow optimisation lets it be tried";
 constexpr const char* kNeedsOrder = "it changes the order of samples; --allow order lets it be tried";
 constexpr const char* kNeedsNumerics = "it changes the precision; --allow numerics lets it be tried";
 
-// Part of a step that more threads speed up (Amdahl); what is left is bound by memory or serial.
-constexpr double kParallelShare = 0.8;
-double thread_seconds(double seconds, int from, int to) {
-  const auto share = [](int threads) { return 1 - kParallelShare + kParallelShare / threads; };
+double thread_seconds(double seconds, double parallel, int from, int to) {
+  const auto share = [&](int threads) { return 1 - parallel + parallel / threads; };
   return seconds * share(std::max(1, to)) / share(std::max(1, from));
 }
 
 class Maker {
  public:
   Maker(const JobView& job, const Observed& observed, const MachineFacts& machine, const Allow& allow,
-        const PlanShapeOf& plan_shape)
-      : job_(job), o_(observed), machine_(machine), allow_(allow), plan_shape_(plan_shape) {
-    const auto& seen = o_.seen;
-    compute_ = seen.phase(Phase::Forward).seconds_per_step + seen.phase(Phase::Backward).seconds_per_step;
-    wait_ = seen.phase(Phase::Wait).seconds_per_step;
-    loader_ = seen.loader_worker_seconds();
-    cadence_ = cadence_seconds_per_step(o_.costs, o_.rates);
-    step_ =
-        std::max(1e-9, seen.step_seconds - seen.phase(Phase::Log).seconds_per_step -
-                           seen.phase(Phase::Monitor).seconds_per_step - seen.phase(Phase::Validate).seconds_per_step -
-                           seen.phase(Phase::Checkpoint).seconds_per_step) +
-        cadence_;
+        const PlanModel& plans)
+      : job_(job), o_(observed), machine_(machine), allow_(allow), plans_(plans) {
+    wait_ = o_.seen.phase(Phase::Wait).seconds_per_step;
+    loader_ = o_.seen.loader_worker_seconds();
+    step_ = plans_.step_seconds();
   }
 
   std::vector<Candidate> run() {
@@ -63,7 +56,10 @@ class Maker {
       return std::any_of(c.values.begin(), c.values.end(),
                          [&](const auto& value) { return job_.pinned.count(value.first) != 0; });
     });
-    for (Candidate& c : out_) c.late = c.late || c.predicted_gain < -0.2;
+    for (Candidate& c : out_) {
+      c.late = c.late || c.predicted_gain < -0.2;
+      c.shapes_plan = c.group == "batch" || c.group == "buckets" || c.group == "padding";
+    }
     return std::move(out_);
   }
 
@@ -71,26 +67,6 @@ class Maker {
   void add(Candidate candidate) {
     candidate.name = fmt::format("{} {} -> {}", candidate.field, candidate.from, candidate.to);
     out_.push_back(std::move(candidate));
-  }
-
-  // Gain when forward and backward take `compute` per step of `samples` samples, all else per sample as before.
-  double compute_gain(double compute, double samples) const {
-    const double before = seen_samples();
-    if (before <= 0 || samples <= 0) return 0;
-    const double per_step = o_.seen.phase(Phase::Optimiser).seconds_per_step + cadence_;  // once per step
-    const double per_sample = std::max(0.0, step_ - compute_ - per_step) / before;
-    return step_ / before / (per_sample + (compute + per_step) / samples) - 1;
-  }
-  double seen_samples() const { return o_.seen.samples_per_step; }
-
-  double plan_gain(const Setting& setting) const {
-    const auto shape = plan_shape_ ? plan_shape_(setting) : std::nullopt;
-    if (!shape || o_.items_per_sample <= 0) return 0;
-    const double items = shape->samples_per_step * o_.items_per_sample;
-    const double padding = items / std::max(0.05, 1 - shape->padding_share) - items;
-    const double compute =
-        shape->micro_batches_per_step * o_.micro_batch_seconds + items * o_.item_seconds + padding * o_.padding_seconds;
-    return compute_gain(compute, shape->samples_per_step);
   }
 
   void add_batches() {
@@ -103,7 +79,7 @@ class Maker {
         const int64_t rows = std::min(micro, effective);
         if (rows == now || rows * 4 < now) continue;
         const Setting values = {{kMicro, std::to_string(rows)}};
-        add({"", values, plan_gain(values), 1e9, Effect::Numerics, "batch", "micro_batch_size", std::to_string(now),
+        add({"", values, plans_.gain(values), 1e9, Effect::Numerics, "batch", "micro_batch_size", std::to_string(now),
              std::to_string(rows)});
       }
     } else {
@@ -128,7 +104,7 @@ class Maker {
     const auto text = [](int64_t b, int64_t a) { return a == 1 ? std::to_string(b) : fmt::format("{} x {}", b, a); };
     Candidate c{"",
                 values,
-                plan_gain(values),
+                plans_.gain(values),
                 1e9,
                 Effect::Optimisation,
                 "batch",
@@ -142,7 +118,7 @@ class Maker {
   double worker_step_seconds(int workers, int threads) const {
     doctor::LoaderModel model;
     model.loader_seconds = loader_;
-    model.compute_seconds = thread_seconds(std::max(1e-9, step_ - wait_), job_.threads, threads);
+    model.compute_seconds = thread_seconds(std::max(1e-9, step_ - wait_), o_.parallel_share, job_.threads, threads);
     model.threads = threads;
     model.cores = std::max(1, machine_.allowed_cpus);
     model.accelerator = machine_.has_cuda;
@@ -180,11 +156,11 @@ class Maker {
   void add_buckets() {
     if (!job_.ragged || job_.bounded_by_length) return;
     const auto one = [&](bool on, int count) {
-      Setting values = {{"model.train_ds.use_bucketing", on ? "true" : "false"}};
-      if (on) values["model.train_ds.num_buckets"] = std::to_string(count);
+      Setting values = {{kBucketing, on ? "true" : "false"}};
+      if (on) values[kBuckets] = std::to_string(count);
       Candidate c{"",
                   values,
-                  plan_gain(values),
+                  plans_.gain(values),
                   1e9,
                   Effect::Order,
                   "buckets",
@@ -202,7 +178,7 @@ class Maker {
   void add_padding() {
     if (job_.dynamic_padding || !job_.ragged) return;
     const Setting values = {{"model.train_ds.use_dynamic_padding", "true"}};
-    add({"", values, plan_gain(values), 1e9, Effect::Numerics, "padding", "use_dynamic_padding", "false", "true"});
+    add({"", values, plans_.gain(values), 1e9, Effect::Numerics, "padding", "use_dynamic_padding", "false", "true"});
   }
 
   void add_precision() {
@@ -337,8 +313,8 @@ class Maker {
   const Observed& o_;
   const MachineFacts& machine_;
   const Allow& allow_;
-  const PlanShapeOf& plan_shape_;
-  double compute_ = 0, wait_ = 0, loader_ = 0, cadence_ = 0, step_ = 0;
+  const PlanModel& plans_;
+  double wait_ = 0, loader_ = 0, step_ = 0;
   std::vector<Candidate> out_;
 };
 
@@ -385,6 +361,25 @@ Allow parse_allow(const std::string& text) {
   return allow;
 }
 
+std::optional<Setting> larger_pieces(const JobView& job) {
+  if (job.bounded_by_length) return std::nullopt;
+  const int64_t rows = 4 * (job.micro_batch_size > 0 ? std::min(job.micro_batch_size, job.batch_size) : job.batch_size);
+  const int64_t batch = std::max(job.batch_size, rows);
+  Setting values = rebatched(job, batch, std::max<int64_t>(1, job.effective_batch() / batch));
+  values[kMicro] = std::to_string(rows);
+  return values;
+}
+
+std::optional<Setting> in_buckets(const JobView& job, const Allow& allow, const Setting& setting) {
+  if (!allow.order || job.buckets || !job.ragged || job.bounded_by_length || !job.computes_padding) return std::nullopt;
+  return combine(setting, {{kBucketing, "true"}, {kBuckets, "8"}});
+}
+
+std::optional<int> other_threads(const JobView& job, const MachineFacts& machine) {
+  if (machine.allowed_cpus < 2) return std::nullopt;
+  return job.threads > 1 ? 1 : machine.allowed_cpus;
+}
+
 Setting rebatched(const JobView& job, int64_t batch, int64_t accumulate) {
   Setting values = {
       {kBatch, std::to_string(batch)}, {kMicro, std::to_string(batch)}, {kAccumulate, std::to_string(accumulate)}};
@@ -409,8 +404,8 @@ Setting rebatched(const JobView& job, int64_t batch, int64_t accumulate) {
 }
 
 std::vector<Candidate> make_candidates(const JobView& job, const Observed& observed, const MachineFacts& machine,
-                                       const Allow& allow, const PlanShapeOf& plan_shape) {
-  return Maker(job, observed, machine, allow, plan_shape).run();
+                                       const Allow& allow, const PlanModel& plans) {
+  return Maker(job, observed, machine, allow, plans).run();
 }
 
 }  // namespace redline::tune

@@ -1,17 +1,14 @@
 // Which switches to try on a job and what each is expected to gain: from the job's values, one observed stretch of it
-// and the machine's rates. Pure; the numbers of plans (padding) come in as a function.
+// and the machine's rates. Pure.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/machine_facts.h"
-#include "doctor/observation.h"
-#include "tune/objective.h"
-#include "tune/setting.h"
+#include "tune/plan_model.h"
 
 namespace redline::tune {
 
@@ -38,6 +35,7 @@ struct JobView {
   bool batch_statistics = false, bounded_by_length = false, supports_channels_last = false, channels_last = false;
   std::string precision = "32-true";
   int workers = 0, threads = 1, prefetch = 2;
+  bool computes_padding = true;
   bool buckets = false, dynamic_padding = true, ragged = true, tarred = false, images = false, fast_decode = false;
   int num_buckets = 1;
   std::string cache = "none";
@@ -54,29 +52,15 @@ struct JobView {
   int64_t effective_batch() const { return batch_size * accumulate; }
 };
 
-// What one observed stretch of the reference showed.
-struct Observed {
-  doctor::Observation seen;
-  // Forward and backward, from how step times follow their pieces, items and padding: what comes with a micro-batch
-  // however small, with an item, and with an item of padding (nothing for a model that packs its batch).
-  double micro_batch_seconds = 0, item_seconds = 0, padding_seconds = 0;
-  double items_per_sample = 0;
-  CadenceCosts costs;
-  CadenceRates rates;
-};
-// From rows of one or of several sizes. Where these do not settle what padding costs, it costs as much as an item or
-// nothing, whichever leaves smaller misses. Steps that something else held up are left out; rows with too little spread
-// give all to the items.
-void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observed);
-
-// Share of padding and micro-batches of a step under a setting, from its plan; nullopt when that plan cannot be made.
-struct PlanShape {
-  double padding_share = 0, micro_batches_per_step = 1, samples_per_step = 1;
-};
-using PlanShapeOf = std::function<std::optional<PlanShape>(const Setting&)>;
+// The job's step in pieces of four times the rows; nullopt for one whose batches are bounded by length.
+std::optional<Setting> larger_pieces(const JobView& job);
+// A setting in length buckets; nullopt for a job that has nothing to gain from them or may not use them.
+std::optional<Setting> in_buckets(const JobView& job, const Allow& allow, const Setting& setting);
+// The other end of the threads: one, or all cores for a job that has one; nullopt where there is only one core.
+std::optional<int> other_threads(const JobView& job, const MachineFacts& machine);
 
 std::vector<Candidate> make_candidates(const JobView& job, const Observed& observed, const MachineFacts& machine,
-                                       const Allow& allow, const PlanShapeOf& plan_shape);
+                                       const Allow& allow, const PlanModel& plans);
 
 // The values that keep a job's meaning (samples per validation, warm-up, length of the run) when a batch of `batch` and
 // an accumulation of `accumulate` replace the job's own.

@@ -28,6 +28,7 @@ JobView view_job(const train::Job& job, task::Task& task) {
   view.micro_batch_size = data.micro_batch_size.value();
   view.accumulate = trainer.accumulate_grad_batches;
   view.batch_statistics = task.batch_statistics();
+  view.computes_padding = task.computes_padding();
   view.bounded_by_length = data.batch_duration.has_value() || data.batch_tokens.has_value();
   view.supports_channels_last = task.supports_channels_last();
   view.channels_last = job.channels_last(task);

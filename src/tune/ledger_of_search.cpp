@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "measure/statistics.h"
 #include "tune/guide_claims.h"
 
 namespace redline::tune {
@@ -12,6 +13,10 @@ namespace redline::tune {
 using measure::LedgerVerdict;
 
 namespace {
+
+// How much of the machine's own drift a ratio shows. Seen on a shared machine whose reference ran at 3.3 to 5.8 ms a
+// sample: the same ratio went from 1.42 to 1.86, half of it on the log scale (bench/results, tuner_drift).
+constexpr double kUnlike = 0.5;
 
 // A 95 % interval that was looked at after every block errs more often than 5 %; a gain is claimed only where the race,
 // which counts its looks, found one, or where the interval is clear of 1 by more than what is worth keeping.
@@ -81,11 +86,15 @@ measure::Ledger ledger_of(const Search& search, const std::string& task, const S
   return ledger;
 }
 
-measure::Interval promised_interval(const measure::RatioEstimate& confirmed) {
+measure::Interval promised_interval(const measure::RatioEstimate& confirmed,
+                                    std::span<const double> reference_seconds) {
+  std::vector<double> logs;
+  for (const double seconds : reference_seconds) logs.push_back(std::log(seconds));
+  const double drift = logs.size() < 3 ? 0 : 1.96 * kUnlike * measure::robust_spread(logs);
   const double middle = std::log(confirmed.ratio);
   const double low = middle - std::log(std::max(1e-9, confirmed.interval.low));
   const double high = std::log(confirmed.interval.high) - middle;
-  const auto wide = [](double half) { return std::max(0.015, half * std::sqrt(2.0)); };
+  const auto wide = [&](double half) { return std::max(0.015, std::hypot(half * std::sqrt(2.0), drift)); };
   return {std::exp(middle - wide(low)), std::exp(middle + wide(high))};
 }
 

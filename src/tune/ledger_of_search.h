@@ -1,7 +1,7 @@
 // The ledger from what a search tried. Pure.
 #pragma once
 
-#include <set>
+#include <span>
 #include <string>
 
 #include "measure/ledger.h"
@@ -13,7 +13,8 @@ namespace redline::tune {
 measure::Ledger ledger_of(const Search& search, const std::string& task, const Setting& best);
 
 // What a fresh interleaved run should find, from the confirming blocks: their interval, widened for the noise of that
-// other run, at least 1.5 % to either side.
-measure::Interval promised_interval(const measure::RatioEstimate& confirmed);
+// other run, at least 1.5 % to either side, and for a machine that is not always equally fast. `reference_seconds` is
+// the reference in every block it ran in: where its neighbours slow the machine, they slow two settings seldom alike.
+measure::Interval promised_interval(const measure::RatioEstimate& confirmed, std::span<const double> reference_seconds);
 
 }  // namespace redline::tune

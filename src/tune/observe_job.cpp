@@ -11,13 +11,12 @@
 #include "device/memory.h"
 #include "train/run/training_run.h"
 #include "train/run/trial.h"
-#include "tune/larger_pieces.h"
 
 namespace redline::tune {
 
 namespace {
 
-constexpr double kObserveShare = 0.08, kLargerPiecesShare = 0.08;  // of the budget
+constexpr double kObserveShare = 0.08;  // of the budget
 constexpr int64_t kLeastSteps = 8, kMostObservedSteps = 80;
 constexpr double kStepsOfOneTrial = 16;  // two settings, warm-up, a block, and its share of the proof
 
@@ -90,15 +89,10 @@ JobObservation observe_job(const JobSource& jobs, double budget_seconds, int64_t
   const auto steps =
       std::clamp<int64_t>(static_cast<int64_t>(kObserveShare * budget_seconds / std::max(1e-6, first_step)),
                           kLeastSteps, kMostObservedSteps);
-  // The larger pieces in the middle: a machine that slows down must not look like rows that cost more.
-  std::vector<measure::StepRow> rows = trial->run((steps + 1) / 2).rows;
-  const std::vector<measure::StepRow> larger =
-      run_larger_pieces(jobs, trial->job(), kLargerPiecesShare * budget_seconds, first_step);
-  for (measure::StepRow& row : trial->run(steps / 2).rows) rows.push_back(std::move(row));
+  const std::vector<measure::StepRow> rows = trial->run(steps).rows;
   Observed& o = result.observed;
   o.seen = doctor::observe(rows, 1);
-  rows.insert(rows.end(), larger.begin(), larger.end());
-  fit_micro_batches(rows, o);
+  fit_micro_batches(rows, trial->task().computes_padding(), o);
   o.costs.log = o.seen.phase(measure::Phase::Log).seconds_per_occurrence;
   o.costs.monitor = trial->time_monitor().value_or(0);
   trial->time_validation();  // warm

@@ -1,17 +1,13 @@
-// What one observed stretch of a job says beside its phases: the fixed cost of a micro-batch, and cadences worth
-// moving.
-#include <fmt/format.h>
+#include "tune/observed.h"
 
 #include <algorithm>
 #include <cmath>
 
+#include "doctor/cost_fit.h"
 #include "measure/statistics.h"
-#include "tune/cadence_solver.h"
-#include "tune/candidates.h"
 
 namespace redline::tune {
 
-using config::Effect;
 using measure::Phase;
 
 namespace {
@@ -71,12 +67,12 @@ PieceLine line_over(const std::vector<measure::StepRow>& rows, int64_t measure::
 
 }  // namespace
 
-void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observed) {
+void fit_micro_batches(std::span<const measure::StepRow> rows, bool computes_padding, Observed& observed) {
   double items = 0, samples = 0;
   for (const measure::StepRow& row : rows) items += static_cast<double>(row.items), samples += row.samples;
   if (rows.empty()) return;
   observed.items_per_sample = samples > 0 ? items / samples : 0;
-  if (const doctor::CostFit fit = doctor::fit_costs(rows); fit.known) {
+  if (const doctor::CostFit fit = doctor::fit_costs(rows); fit.known && computes_padding) {
     observed.micro_batch_seconds = fit.piece_seconds;
     observed.item_seconds = fit.item_seconds;
     observed.padding_seconds = fit.padding_seconds;
@@ -86,47 +82,46 @@ void fit_micro_batches(std::span<const measure::StepRow> rows, Observed& observe
   drop_held_up(sound);
   const PieceLine padded = line_over(sound, &measure::StepRow::padded_items);
   const PieceLine packed = line_over(sound, &measure::StepRow::items);
-  const bool packs = packed.misses < padded.misses;
+  const bool packs = !computes_padding || packed.misses < padded.misses;
   observed.micro_batch_seconds = packs ? packed.fixed : padded.fixed;
   observed.item_seconds = packs ? packed.per_item : padded.per_item;
   observed.padding_seconds = packs ? 0 : padded.per_item;
 }
 
-std::vector<Candidate> cadence_candidates(const JobView& job, const Observed& observed, double share) {
-  std::vector<Candidate> out;
-  const double cadence = cadence_seconds_per_step(observed.costs, observed.rates);
-  const double step = std::max(1e-9, observed.seen.step_seconds);
-  const auto one = [&](const char* field, const char* path, double cost, double rate, int64_t from, int64_t to) {
-    if (cost <= 0 || rate <= 0 || from <= 0 || to <= from || job.pinned.count(path) != 0) return;
-    const double before = step + cadence;
-    const double after = before - cost * rate * (1 - static_cast<double>(from) / static_cast<double>(to));
-    const double gain = before / after - 1;
-    Candidate c{fmt::format("{} {} -> {}", field, from, to),
-                {{path, std::to_string(to)}},
-                gain,
-                gain,
-                Effect::Nothing,
-                field,
-                field,
-                std::to_string(from),
-                std::to_string(to)};
-    out.push_back(std::move(c));
-  };
-  const auto& c = observed.costs;
-  one("log_every_n_steps", "trainer.log_every_n_steps", c.log, observed.rates.log, job.log_every_n_steps,
-      std::max<int64_t>(cadence_steps(c.log, step, share), std::min<int64_t>(50, 5 * job.log_every_n_steps)));
-  if (job.monitors)
-    one("monitor.update_frequency", "model.monitor.update_frequency", c.monitor, observed.rates.monitor,
-        job.monitor_every, cadence_steps(c.monitor, step, share));
-  if (job.val_check_batches) {
-    const int64_t batches = *job.val_check_batches;
-    one("val_check_interval", "trainer.val_check_interval", c.validate, observed.rates.validate, batches,
-        std::max(2 * batches, job.accumulate * cadence_steps(c.validate, step, share)));
+void anchor_micro_batches(const SampleCost& reference, const SampleCost& larger,
+                          const std::optional<SampleCost>& bucketed, Observed& observed) {
+  if (larger.seconds <= 0 || reference.seconds <= 0) return;
+  const double beside =
+      observed.item_seconds > 0 ? std::clamp(observed.padding_seconds / observed.item_seconds, 0.0, 1.0) : 1.0;
+  // What padding costs is subtracted, or goes with the items.
+  double of_padding = 0, weight = beside;
+  if (bucketed && larger.padding - bucketed->padding > 0.05 * larger.items) {
+    of_padding = (larger.seconds - bucketed->seconds) / (larger.padding - bucketed->padding);
+    of_padding = std::clamp(of_padding, 0.0, larger.seconds / (larger.items + larger.padding));
+    weight = 0;
   }
-  if (job.save_every_steps)
-    one("every_n_train_steps", "exp_manager.checkpoint_callback_params.every_n_train_steps", c.checkpoint,
-        observed.rates.checkpoint, *job.save_every_steps, cadence_steps(c.checkpoint, step, share));
-  return out;
+  const double y0 = reference.seconds - of_padding * reference.padding,
+               y1 = larger.seconds - of_padding * larger.padding;
+  const double x0 = reference.items + weight * reference.padding, x1 = larger.items + weight * larger.padding;
+  const double apart = reference.pieces * x1 - larger.pieces * x0;
+  if (apart <= 0.05 * reference.pieces * x1) return;
+  const double item = (reference.pieces * y1 - larger.pieces * y0) / apart;
+  if (item <= 0) return;
+  // Below zero where larger pieces are slower, as when they fall out of a cache: that is kept.
+  observed.micro_batch_seconds = (y0 * x1 - y1 * x0) / apart;
+  observed.item_seconds = item;
+  observed.padding_seconds = weight > 0 ? weight * item : of_padding;
+}
+
+double parallel_share(double job_seconds, double other_seconds, double apart, int job_threads, int other_threads) {
+  const bool fewer = other_threads < job_threads;
+  const double few = (fewer ? other_seconds : job_seconds) - apart;
+  const double many = (fewer ? job_seconds : other_seconds) - apart;
+  const double few_threads = std::min(job_threads, other_threads), many_threads = std::max(job_threads, other_threads);
+  if (few <= 0 || many <= 0) return 0;
+  // many / few = (1 - s + s / many_threads) / (1 - s + s / few_threads)
+  const double q = many / few;
+  return std::clamp((1 - q) / (1 - 1 / many_threads - q * (1 - 1 / few_threads)), -1.0, 1.0);
 }
 
 }  // namespace redline::tune

@@ -23,6 +23,19 @@ double student_quantile(double p, double freedom) {
          (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * freedom * freedom * freedom);
 }
 
+struct LogRatio {
+  double mean = 0, deviation = 0;  // of the blocks
+};
+
+LogRatio log_ratio(const std::vector<double>& a, const std::vector<double>& b) {
+  const auto count = static_cast<double>(a.size());
+  LogRatio r;
+  for (size_t i = 0; i < a.size(); ++i) r.mean += std::log(a[i] / b[i]) / count;
+  for (size_t i = 0; i < a.size(); ++i) r.deviation += std::pow(std::log(a[i] / b[i]) - r.mean, 2);
+  r.deviation = count > 1 ? std::sqrt(r.deviation / (count - 1)) : 1;
+  return r;
+}
+
 struct LogInterval {
   double low, high;
 };
@@ -30,13 +43,11 @@ struct LogInterval {
 // Interval of the mean log ratio over blocks.
 LogInterval log_interval(const std::vector<double>& a, const std::vector<double>& b, double error) {
   const auto count = static_cast<double>(a.size());
-  double mean = 0, square = 0;
-  for (size_t i = 0; i < a.size(); ++i) mean += std::log(a[i] / b[i]) / count;
-  for (size_t i = 0; i < a.size(); ++i) square += std::pow(std::log(a[i] / b[i]) - mean, 2);
+  const LogRatio r = log_ratio(a, b);
   // At least 0.3 % spread: three blocks that agree by luck are not proof of a noiseless machine.
-  const double deviation = std::max(0.003, std::sqrt(square / (count - 1)));
+  const double deviation = std::max(0.003, r.deviation);
   const double width = student_quantile(1.0 - error / 2, count - 1) * deviation / std::sqrt(count);
-  return {mean - width, mean + width};
+  return {r.mean - width, r.mean + width};
 }
 
 }  // namespace
@@ -57,6 +68,13 @@ RaceDecision Race::decide() const {
   if (interval.low > 0 && (interval.low + interval.high) / 2 > least) return RaceDecision::Better;
   if (interval.high < least) return RaceDecision::NotBetter;
   return blocks() >= options_.most_blocks ? RaceDecision::NotBetter : RaceDecision::Continue;
+}
+
+double Race::believed_gain(double predicted, double prediction_error) const {
+  const LogRatio r = log_ratio(a_, b_);
+  const double variance = std::pow(std::max(0.02, r.deviation), 2) / static_cast<double>(a_.size());
+  const double prior = std::pow(prediction_error, 2);
+  return (predicted * variance + r.mean * prior) / (variance + prior);
 }
 
 measure::RatioEstimate Race::estimate() const { return measure::compare_blocks(a_, b_); }

@@ -23,6 +23,9 @@ class Race {
   void add(double a_seconds, double b_seconds);
   RaceDecision decide() const;
   measure::RatioEstimate estimate() const;  // of B against A, 95 % interval; requires a block
+  // B's gain on the log scale as it is best believed: the blocks, weighed against what was predicted, which is known to
+  // `prediction_error`. For choosing, not for claiming.
+  double believed_gain(double predicted, double prediction_error) const;
   int blocks() const { return static_cast<int>(a_.size()); }
   const std::vector<double>& a() const { return a_; }
   const std::vector<double>& b() const { return b_; }

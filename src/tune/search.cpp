@@ -1,7 +1,9 @@
 #include "tune/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "core/check.h"
 
@@ -10,7 +12,9 @@ namespace redline::tune {
 namespace {
 constexpr int kMostCombinePasses = 2;
 constexpr double kLostGuess = 0.9;
-constexpr int kNeighbourBlocks = 4;  // most blocks of a race on top of a best that is only a guess yet
+constexpr int kNeighbourBlocks = 4;       // most blocks of a race on top of a best that is only a guess yet
+constexpr double kLeastPromising = -0.1;  // expected to lose more than this on top of the guess: later, if at all
+constexpr double kPredictionError = 0.1;  // standard deviation of a predicted gain (docs/guides.md: ledgers)
 }  // namespace
 
 Search::Search(std::vector<Candidate> candidates, SearchOptions options) : options_(options) {
@@ -90,10 +94,15 @@ void Search::report(std::optional<double> a_seconds, std::optional<double> b_sec
   if (decision != RaceDecision::Continue) finish_race(decision == RaceDecision::Better);
 }
 
+// Values of one group exclude each other.
+void Search::leave_group(std::vector<size_t>& entries, size_t index) const {
+  const std::string& group = entries_[index].candidate.group;
+  std::erase_if(entries, [&](size_t e) { return !group.empty() && entries_[e].candidate.group == group; });
+}
+
 void Search::adopt(size_t index) {
   best_ = on_top_of_best(index);
-  const std::string& group = entries_[index].candidate.group;
-  std::erase_if(members_, [&](size_t m) { return !group.empty() && entries_[m].candidate.group == group; });
+  leave_group(members_, index);
   members_.push_back(index);
   changed_ = true;
 }
@@ -107,11 +116,54 @@ void Search::finish_guess(bool better) {
   race_.reset();
   stage_ = better ? Stage::Neighbours : Stage::AddOneIn;
   cursor_ = 0;
+  queue_.clear();
+  for (const size_t i : order_) {
+    const Entry& entry = entries_[i];
+    if (entry.state == EntryState::Untried && !entry.candidate.late && !entry.candidate.ledger_only && !is_member(i) &&
+        expected_on_top(i) >= kLeastPromising)
+      queue_.push_back(i);
+  }
+  std::stable_sort(queue_.begin(), queue_.end(),
+                   [&](size_t a, size_t b) { return expected_on_top(a) > expected_on_top(b); });
+}
+
+// As a ratio to the reference: switches that shape the plan by their common plan, the others as if independent.
+double Search::predicted_together(const std::vector<size_t>& entries) const {
+  Setting plan;
+  double ratio = 1;
+  for (const size_t i : entries) {
+    const Candidate& candidate = entries_[i].candidate;
+    if (candidate.shapes_plan && options_.plan_gain)
+      plan = combine(plan, candidate.values);
+    else
+      ratio *= 1 + candidate.predicted_gain;
+  }
+  return plan.empty() ? ratio : ratio * (1 + options_.plan_gain(plan));
+}
+
+// Predicted gain over the best, in which it may replace another value of its group.
+double Search::expected_on_top(size_t index) const {
+  std::vector<size_t> with = members_;
+  leave_group(with, index);
+  with.push_back(index);
+  return predicted_together(with) / predicted_together(members_) - 1;
+}
+
+bool Search::worth_keeping(size_t index) const {
+  const Candidate& candidate = entries_[index].candidate;
+  const bool free =
+      candidate.effect <= config::Effect::Numerics || std::any_of(members_.begin(), members_.end(), [&](size_t m) {
+        const Candidate& member = entries_[m].candidate;
+        return member.group == candidate.group && member.effect >= candidate.effect;
+      });
+  const double expected = std::log(std::max(0.1, 1 + expected_on_top(index)));
+  return free && race_->believed_gain(expected, kPredictionError) > std::log1p(options_.least_gain / 2);
 }
 
 void Search::finish_race(bool better) {
   Entry& entry = entries_[racing_];
   const measure::RatioEstimate estimate = race_->estimate();
+  const bool keep = better || worth_keeping(racing_);
   met_[{setting_text(trial_.a), setting_text(trial_.b)}] = estimate;
   race_.reset();
   ++cursor_;
@@ -120,7 +172,7 @@ void Search::finish_race(bool better) {
       break;
     case Stage::Neighbours:
       entry.on_top = estimate;
-      if (better) adopt(racing_);
+      if (keep) adopt(racing_);
       break;
     case Stage::AddOneIn:
     case Stage::Leftovers:
@@ -135,7 +187,7 @@ void Search::finish_race(bool better) {
       }
       break;
     case Stage::Combine:
-      if (better) adopt(racing_);
+      if (keep) adopt(racing_);
       break;
     case Stage::LeaveOneOut:
       entry.removed = estimate;
@@ -198,16 +250,24 @@ void Search::start(size_t entry, Setting a, Setting b, const char* how) {
 }
 
 bool Search::start_guess() {
-  std::map<std::string, size_t> chosen;  // of each group the value with the highest prediction
-  for (const size_t i : order_) {
-    const Candidate& c = entries_[i].candidate;
-    if (entries_[i].state != EntryState::Untried || c.late || c.ledger_only || c.predicted_gain < options_.least_gain)
-      continue;
-    chosen.emplace(c.group.empty() ? c.name : c.group, i);
+  // Greedily what is expected to gain most on top of what was taken, a better value of a taken group included.
+  for (size_t taken = 0; taken < entries_.size(); ++taken) {
+    std::optional<size_t> most;
+    double gain = options_.least_gain;
+    for (const size_t i : order_) {
+      const Entry& entry = entries_[i];
+      if (entry.state != EntryState::Untried || entry.candidate.late || entry.candidate.ledger_only || is_member(i))
+        continue;
+      if (const double expected = expected_on_top(i); expected >= gain) gain = expected, most = i;
+    }
+    if (!most) break;
+    leave_group(members_, *most);
+    members_.push_back(*most);
   }
-  if (chosen.size() < 2) return false;  // one switch is raced alone anyway
+  const std::vector<size_t> guess = std::exchange(members_, {});
+  if (guess.size() < 2) return false;  // one switch is raced alone anyway
   Setting together;
-  for (const auto& [group, i] : chosen) {
+  for (const size_t i : guess) {
     entries_[i].guessed = true;
     together = combine(together, entries_[i].candidate.values);
   }
@@ -217,11 +277,9 @@ bool Search::start_guess() {
 }
 
 bool Search::start_neighbour() {
-  for (; cursor_ < order_.size(); ++cursor_) {
-    const size_t index = order_[cursor_];
-    const Entry& entry = entries_[index];
-    if (entry.state != EntryState::Untried || entry.candidate.late || entry.candidate.ledger_only || is_member(index))
-      continue;
+  for (; cursor_ < queue_.size(); ++cursor_) {
+    const size_t index = queue_[cursor_];
+    if (is_member(index)) continue;
     start(index, best_, on_top_of_best(index), "on top of the guess: ");
     RaceOptions options = options_.race;
     options.most_blocks = std::min(options.most_blocks, kNeighbourBlocks);

@@ -2,8 +2,11 @@
 // interleaved block, tell it their seconds per sample (or that one failed), until it has nothing left worth a block or
 // the budget is gone. Always has a best so far.
 //
-// 1. All switches that are predicted to gain, together, against the reference: a short budget must not be spent on
-//    parts of what is better as a whole. Where that wins, each other candidate is tried on top of it.
+// 1. All switches that are predicted to gain in company, together, against the reference: a short budget must not be
+// spent on
+//    parts of what is better as a whole. Where that wins, each other candidate is tried on top of it, most promising
+//    first. On top of a best, a switch that changes nothing of what is trained need not prove its gain to be kept: it
+//    is enough that its blocks and its prediction together speak for it.
 // 2. Each candidate alone against the reference (the ledger's add-one-in), most promising first; a candidate whose
 //    ceiling is below 2 % is not tried.
 // 3. The others are tried on top of the best, those that lost alone included unless they lost badly: a larger batch may
@@ -12,6 +15,7 @@
 // 5. Candidates expected to lose, for the ledger; one that surprises goes through 3 again.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,6 +33,8 @@ struct SearchOptions {
   RaceOptions race{};
   bool leave_one_out = true;
   double hopeless_ratio = 0.85;  // slower than this alone: not tried on top of the best
+  // Predicted gain of values that shape the plan, together; none: each as if it were alone.
+  std::function<double(const Setting&)> plan_gain{};
 };
 
 struct Trial {
@@ -83,7 +89,11 @@ class Search {
   void begin_combine();
   void begin_leave_one_out();
   Setting on_top_of_best(size_t entry) const;
+  double predicted_together(const std::vector<size_t>& entries) const;
+  double expected_on_top(size_t entry) const;
+  bool worth_keeping(size_t entry) const;
   void adopt(size_t entry);
+  void leave_group(std::vector<size_t>& entries, size_t entry) const;
   void start(size_t entry, Setting a, Setting b, const char* how);
 
   SearchOptions options_;

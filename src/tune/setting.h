@@ -32,6 +32,7 @@ struct Candidate {
   bool not_measurable = false;
   bool ledger_only = false;  // measured for the ledger, never part of the best (presets)
   bool unpredicted = false;  // no rule foresees its gain
+  bool shapes_plan = false;  // predicted together with the others that do (PlanModel)
   bool late = false;         // expected to lose: only with budget left over
 };
 

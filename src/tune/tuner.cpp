@@ -26,7 +26,10 @@ namespace redline::tune {
 namespace {
 
 // Parts of the budget: what is left after the search proves and confirms its winner.
-constexpr double kSearchShare = 0.6, kCertificateShare = 0.25;
+constexpr double kSearchShare = 0.65, kCertificateShare = 0.2;
+constexpr double kCalibrationShare = 0.3;  // by then the predictions are made
+constexpr int kCalibrationBlocks = 4;
+constexpr double kRaceObservation = 20;  // seconds of a budget that observe as much as a race of named settings needs
 constexpr int kLeastConfirmingBlocks = 5, kMostConfirmingBlocks = 12;
 constexpr int kMostCertificates = 4;
 constexpr const char* kKilled = "the process was killed during this trial";
@@ -45,7 +48,7 @@ class Tuner {
     read_job();
     if (auto known = from_card()) return *known;
     measure_machine();
-    observe();
+    observe(request_.budget_seconds);
     search();
     prove();
     confirm();
@@ -65,9 +68,12 @@ class Tuner {
   std::optional<TuneResult> from_card();
   TuneResult recheck(measure::TuneCard card);
   void measure_machine();
-  void observe();
+  void observe(double budget_seconds);
   void check_memory();
   void make_pool(double turn_seconds);
+  TrialPool::Block run_block(const Setting& a, const Setting& b, int block);
+  void calibrate();
+  std::optional<double> calibrating_blocks(const Setting& a, const Setting& b);
   void search();
   void prove();
   bool take_next_best(std::vector<Setting>& rejected);
@@ -88,11 +94,13 @@ class Tuner {
   int64_t memory_limit_ = 0;
   double steps_per_epoch_ = 0;
   std::unique_ptr<TrialPool> pool_;
+  std::optional<PlanModel> plans_;
   std::unique_ptr<Search> search_;
   Setting best_;
   std::optional<measure::Certificate> certificate_;
   std::optional<measure::RatioEstimate> confirmed_;
   double reference_seconds_ = 0, best_seconds_ = 0;  // per sample, of the confirming blocks
+  std::vector<double> reference_seen_;               // the same of every block with the reference
   std::vector<std::string> notes_;
   std::string killed_;  // the setting an earlier call was trying when it ended
 };
@@ -135,7 +143,7 @@ std::optional<TuneResult> Tuner::from_card() {
 // The values of a card from elsewhere, raced against the reference: kept when they help here too.
 TuneResult Tuner::recheck(measure::TuneCard card) {
   measure_machine();
-  observe();
+  observe(request_.budget_seconds);
   Setting values;
   for (const auto& [path, value] : card.values) values[path] = value;
   confirmed_ = confirming_blocks(values, std::min(request_.budget_seconds, 30.0), 6);
@@ -149,7 +157,7 @@ TuneResult Tuner::recheck(measure::TuneCard card) {
   }
   card.fingerprint = print_;
   card.created = utc_timestamp();
-  card.promised_ratio = promised_interval(*confirmed_);
+  card.promised_ratio = promised_interval(*confirmed_, reference_seen_);
   card.ledger.best = confirmed_;
   card.notes.push_back("Tuned on another machine and confirmed on this one; its ledger is the other machine's.");
   write_file_atomic(card_path_, measure::tune_card_to_json(card));
@@ -167,19 +175,19 @@ void Tuner::measure_machine() {
   view_ = view_job(*job_, *task_);
 }
 
-void Tuner::observe() {
+void Tuner::observe(double budget_seconds) {
   say("Observing the job as it is ...");
   const JobObservation seen = [&] {
     const QuietLog quiet;
-    return observe_job(jobs_, request_.budget_seconds, request_.memory_bytes);
+    return observe_job(jobs_, budget_seconds, request_.memory_bytes);
   }();
   observed_ = seen.observed;
   memory_limit_ = seen.memory_limit;
   steps_per_epoch_ = static_cast<double>(seen.steps_per_epoch);
   view_.samples = static_cast<int64_t>(steps_per_epoch_ * static_cast<double>(view_.effective_batch()));
-  // Short turns give more blocks; a turn below a few steps would measure the switch from one trial to the other.
-  make_pool(
-      std::max(std::clamp(request_.budget_seconds / 300, 0.06, 2.0), std::min(0.15, 3 * observed_.seen.step_seconds)));
+  // The search has 90 blocks of four turns or more, a race three to eight; a turn below a few steps would measure the
+  // switch from one trial to the other.
+  make_pool(std::max(std::clamp(budget_seconds / 600, 0.06, 0.3), std::min(0.15, 3 * observed_.seen.step_seconds)));
 }
 
 void Tuner::make_pool(double turn_seconds) {
@@ -200,12 +208,48 @@ void Tuner::make_pool(double turn_seconds) {
   }
 }
 
+TrialPool::Block Tuner::run_block(const Setting& a, const Setting& b, int block) {
+  TrialPool::Block result = pool_->run_block(a, b, block);
+  if (a.empty() && result.a) reference_seen_.push_back(*result.a);
+  return result;
+}
+
+std::optional<double> Tuner::calibrating_blocks(const Setting& a, const Setting& b) {
+  std::vector<double> before, after;
+  for (int block = 0; block < kCalibrationBlocks && spent() < kCalibrationShare * request_.budget_seconds; ++block) {
+    const TrialPool::Block result = run_block(a, b, block);
+    if (!result.a || !result.b) return std::nullopt;
+    before.push_back(*result.a);
+    after.push_back(*result.b);
+  }
+  if (after.size() < 2) return std::nullopt;
+  return measure::compare_blocks(before, after).ratio;
+}
+
+// A few settings are raced before anything is predicted, since the reference alone does not say what larger pieces,
+// their padding and other threads do.
+void Tuner::calibrate() {
+  if (const auto larger = larger_pieces(view_))
+    if (const auto ratio = calibrating_blocks({}, *larger)) {
+      observed_.larger = {*larger, *ratio};
+      if (const auto bucketed = in_buckets(view_, request_.allow, *larger))
+        if (const auto gain = calibrating_blocks(*larger, *bucketed)) observed_.bucketed = {*bucketed, *gain};
+    }
+  if (const auto threads = other_threads(view_, jobs_.machine))
+    if (const auto ratio = calibrating_blocks({}, {{"trainer.intra_op_threads", std::to_string(*threads)}})) {
+      const double step = observed_.seen.step_seconds,
+                   wait = observed_.seen.phase(measure::Phase::Wait).seconds_per_step;
+      observed_.parallel_share = parallel_share(step, step / *ratio, wait, view_.threads, *threads);
+    }
+}
+
 void Tuner::search() {
-  std::vector<Candidate> candidates =
-      make_candidates(view_, observed_, jobs_.machine, request_.allow, [&](const Setting& setting) {
-        const QuietLog quiet;
-        return plan_shape(jobs_, *task_, setting);
-      });
+  calibrate();
+  plans_.emplace(observed_, [&](const Setting& setting) {
+    const QuietLog quiet;
+    return plan_shape(jobs_, *task_, setting);
+  });
+  std::vector<Candidate> candidates = make_candidates(view_, observed_, jobs_.machine, request_.allow, *plans_);
   for (Candidate& candidate : cadence_candidates(view_, observed_, request_.cadence_share))
     candidates.push_back(std::move(candidate));
   if (jobs_.source.file)
@@ -218,6 +262,7 @@ void Tuner::search() {
     }
   SearchOptions options;
   options.budget_seconds = kSearchShare * request_.budget_seconds;
+  options.plan_gain = [this](const Setting& setting) { return plans_->gain(setting); };
   search_ = std::make_unique<Search>(std::move(candidates), options);
   if (!killed_.empty()) search_->fail(killed_, kKilled);
   const auto count = std::count_if(search_->entries().begin(), search_->entries().end(),
@@ -227,7 +272,7 @@ void Tuner::search() {
   std::string reason;
   while (const auto trial = search_->next(spent())) {
     if (trial->reason != reason) say(fmt::format("[{:.0f} s] {}", spent(), reason = trial->reason));
-    const TrialPool::Block block = pool_->run_block(trial->a, trial->b, trial->block);
+    const TrialPool::Block block = run_block(trial->a, trial->b, trial->block);
     search_->report(block.a, block.b, block.failure);
     if (train::StopFlag::requested()) break;
   }
@@ -311,7 +356,7 @@ measure::RatioEstimate Tuner::confirming_blocks(const Setting& best, double unti
   std::vector<double> reference, mine;
   for (int block = 0; block < most; ++block) {
     if (static_cast<int>(mine.size()) >= kLeastConfirmingBlocks && spent() >= until) break;
-    const TrialPool::Block result = pool_->run_block({}, best, block);
+    const TrialPool::Block result = run_block({}, best, block);
     if (!result.a || !result.b) {
       if (mine.empty()) throw ConfigError(fmt::format("'{}' failed: {}", setting_text(best), result.failure));
       break;
@@ -352,7 +397,7 @@ TuneResult Tuner::finish() {
   card.promised_ratio = {1, 1};
   if (!best_.empty()) {
     card.ledger.best = confirmed_;
-    card.promised_ratio = promised_interval(*confirmed_);
+    card.promised_ratio = promised_interval(*confirmed_, reference_seen_);
     card.certificate = certificate_;
     card.peak_tensor_bytes = pool_->peak_bytes(best_);
   } else {
@@ -371,13 +416,13 @@ TuneResult Tuner::finish() {
 std::vector<RaceRow> Tuner::race(const std::vector<Setting>& settings, int blocks, double turn_seconds) {
   read_job();
   measure_machine();
-  observe();
+  observe(kRaceObservation);
   make_pool(turn_seconds);
   std::vector<RaceRow> rows;
   for (const Setting& setting : settings) {
     RaceRow row{setting, {}, {}, {}};
     for (int block = 0; block < blocks && row.failure.empty(); ++block) {
-      const TrialPool::Block result = pool_->run_block({}, setting, block);
+      const TrialPool::Block result = run_block({}, setting, block);
       row.failure = result.failure;
       if (!result.a || !result.b) break;
       row.reference.push_back(*result.a);

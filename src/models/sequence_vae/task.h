@@ -28,6 +28,7 @@ class SequenceVaeTask : public task::Task {
   std::vector<task::ParameterGroup> parameter_groups() const override;
   std::vector<std::string> groups_to_update() const override;
   bool batch_statistics() const override;
+  bool computes_padding() const override { return false; }
   double flops_per_sample(double length) const override;
   task::Batch worst_case_batch(int64_t batch_size) const override;
   data::CollateSpec collate() const override;
