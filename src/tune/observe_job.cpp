@@ -16,7 +16,7 @@ namespace redline::tune {
 
 namespace {
 
-constexpr double kObserveShare = 0.08;  // of the budget
+constexpr double kObserveShare = 0.08, kLeastSeconds = 1.6;  // of the budget; without one
 constexpr int64_t kLeastSteps = 8, kMostObservedSteps = 80;
 constexpr double kStepsOfOneTrial = 16;  // two settings, warm-up, a block, and its share of the proof
 
@@ -61,7 +61,7 @@ void check_memory(const JobSource& jobs, train::Trial& trial, int64_t memory_byt
 
 }  // namespace
 
-JobObservation observe_job(const JobSource& jobs, double budget_seconds, int64_t memory_bytes) {
+JobObservation observe_job(const JobSource& jobs, std::optional<double> budget_seconds, int64_t memory_bytes) {
   JobObservation result;
   std::unique_ptr<train::Trial> trial;
   double first_step = 0;
@@ -78,17 +78,17 @@ JobObservation observe_job(const JobSource& jobs, double budget_seconds, int64_t
   } catch (const std::exception& error) {
     fails_at_once(error);
   }
-  if (kStepsOfOneTrial * first_step > budget_seconds)
+  if (budget_seconds && kStepsOfOneTrial * first_step > *budget_seconds)
     throw ConfigError(fmt::format(
         "A budget of {} is too short: one step of this job takes {}, one trial with its proof about {}. Give --budget "
         "{} or more.",
-        format_seconds(budget_seconds), format_seconds(first_step), format_seconds(kStepsOfOneTrial * first_step),
+        format_seconds(*budget_seconds), format_seconds(first_step), format_seconds(kStepsOfOneTrial * first_step),
         format_seconds(10 * kStepsOfOneTrial * first_step)));
   check_memory(jobs, *trial, memory_bytes);
   result.memory_limit = memory_bytes > 0 ? memory_bytes : device::memory::limit();
+  const double seconds = budget_seconds ? kObserveShare * *budget_seconds : kLeastSeconds;
   const auto steps =
-      std::clamp<int64_t>(static_cast<int64_t>(kObserveShare * budget_seconds / std::max(1e-6, first_step)),
-                          kLeastSteps, kMostObservedSteps);
+      std::clamp<int64_t>(static_cast<int64_t>(seconds / std::max(1e-6, first_step)), kLeastSteps, kMostObservedSteps);
   const std::vector<measure::StepRow> rows = trial->run(steps).rows;
   Observed& o = result.observed;
   o.seen = doctor::observe(rows, 1);

@@ -12,7 +12,8 @@ struct JobObservation {
 };
 
 // Throws ConfigError: the job fails at its first step (with the job's own words), the budget is too short for one
-// trial, or not even one sample fits `memory_bytes`.
-JobObservation observe_job(const JobSource& jobs, double budget_seconds, int64_t memory_bytes);
+// trial, or not even one sample fits `memory_bytes`. Without a budget a second or two is looked at, whatever a trial
+// takes.
+JobObservation observe_job(const JobSource& jobs, std::optional<double> budget_seconds, int64_t memory_bytes);
 
 }  // namespace redline::tune

@@ -29,7 +29,6 @@ namespace {
 constexpr double kSearchShare = 0.65, kCertificateShare = 0.2;
 constexpr double kCalibrationShare = 0.3;  // by then the predictions are made
 constexpr int kCalibrationBlocks = 4;
-constexpr double kRaceObservation = 20;  // seconds of a budget that observe as much as a race of named settings needs
 constexpr int kLeastConfirmingBlocks = 5, kMostConfirmingBlocks = 12;
 constexpr int kMostCertificates = 4;
 constexpr const char* kKilled = "the process was killed during this trial";
@@ -59,7 +58,6 @@ class Tuner {
 
  private:
   double spent() const { return seconds_between(begin_, now_ns()); }
-  double left() const { return request_.budget_seconds - spent(); }
   void say(const std::string& text) const {
     if (request_.say) request_.say(text);
   }
@@ -68,8 +66,7 @@ class Tuner {
   std::optional<TuneResult> from_card();
   TuneResult recheck(measure::TuneCard card);
   void measure_machine();
-  void observe(double budget_seconds);
-  void check_memory();
+  void observe(std::optional<double> budget_seconds);
   void make_pool(double turn_seconds);
   TrialPool::Block run_block(const Setting& a, const Setting& b, int block);
   void calibrate();
@@ -175,7 +172,7 @@ void Tuner::measure_machine() {
   view_ = view_job(*job_, *task_);
 }
 
-void Tuner::observe(double budget_seconds) {
+void Tuner::observe(std::optional<double> budget_seconds) {
   say("Observing the job as it is ...");
   const JobObservation seen = [&] {
     const QuietLog quiet;
@@ -187,7 +184,8 @@ void Tuner::observe(double budget_seconds) {
   view_.samples = static_cast<int64_t>(steps_per_epoch_ * static_cast<double>(view_.effective_batch()));
   // The search has 90 blocks of four turns or more, a race three to eight; a turn below a few steps would measure the
   // switch from one trial to the other.
-  make_pool(std::max(std::clamp(budget_seconds / 600, 0.06, 0.3), std::min(0.15, 3 * observed_.seen.step_seconds)));
+  make_pool(std::max(std::clamp(budget_seconds.value_or(0) / 600, 0.06, 0.3),
+                     std::min(0.15, 3 * observed_.seen.step_seconds)));
 }
 
 void Tuner::make_pool(double turn_seconds) {
@@ -416,7 +414,7 @@ TuneResult Tuner::finish() {
 std::vector<RaceRow> Tuner::race(const std::vector<Setting>& settings, int blocks, double turn_seconds) {
   read_job();
   measure_machine();
-  observe(kRaceObservation);
+  observe(std::nullopt);
   make_pool(turn_seconds);
   std::vector<RaceRow> rows;
   for (const Setting& setting : settings) {
