@@ -57,17 +57,22 @@ void Race::add(double a_seconds, double b_seconds) {
   b_.push_back(b_seconds);
 }
 
+bool Race::looks_at(int blocks) const {
+  return blocks >= options_.least_blocks && (blocks <= 8 || blocks % 4 == 0 || blocks == options_.most_blocks);
+}
+
 RaceDecision Race::decide() const {
   // Three times slower in any block needs no second look.
   for (size_t i = 0; i < a_.size(); ++i)
     if (b_[i] > 3 * a_[i]) return RaceDecision::NotBetter;
-  if (blocks() < options_.least_blocks) return RaceDecision::Continue;
-  const int looks = options_.most_blocks - options_.least_blocks + 1;
+  if (blocks() < options_.most_blocks && !looks_at(blocks())) return RaceDecision::Continue;
+  int looks = 0;
+  for (int n = 1; n <= options_.most_blocks; ++n) looks += looks_at(n);
   const LogInterval interval = log_interval(a_, b_, options_.error / looks);
   const double least = std::log1p(options_.least_gain);
   if (interval.low > 0 && (interval.low + interval.high) / 2 > least) return RaceDecision::Better;
   if (interval.high < least) return RaceDecision::NotBetter;
-  return blocks() >= options_.most_blocks ? RaceDecision::NotBetter : RaceDecision::Continue;
+  return blocks() >= options_.most_blocks ? RaceDecision::Undecided : RaceDecision::Continue;
 }
 
 double Race::believed_gain(double predicted, double prediction_error) const {

@@ -1,5 +1,6 @@
 // Is B faster than A? Decided block by block, as early as the noise allows. Looking after every block would find a
-// "gain" by luck, so each look uses a stricter level than the 5 % the whole race may err (Bonferroni over the looks).
+// "gain" by luck, so each look uses a stricter level than the 5 % the whole race may err (Bonferroni over the looks:
+// after each of the first eight blocks, then after every fourth).
 #pragma once
 
 #include <vector>
@@ -8,7 +9,7 @@
 
 namespace redline::tune {
 
-enum class RaceDecision { Continue, Better, NotBetter };
+enum class RaceDecision { Continue, Better, NotBetter, Undecided };  // Undecided: a gain is neither shown nor ruled out
 
 struct RaceOptions {
   double least_gain = 0.02;  // smaller gains are not worth keeping
@@ -31,6 +32,8 @@ class Race {
   const std::vector<double>& b() const { return b_; }
 
  private:
+  bool looks_at(int blocks) const;
+
   RaceOptions options_;
   std::vector<double> a_, b_;
 };

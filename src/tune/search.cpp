@@ -13,12 +13,15 @@ namespace {
 constexpr int kMostCombinePasses = 2;
 constexpr double kLostGuess = 0.9;
 constexpr int kNeighbourBlocks = 4;       // most blocks of a race on top of a best that is only a guess yet
+constexpr int kMostBlocks = 64;           // of a race that stays undecided
+constexpr double kLaterError = 0.4;       // of the level before, each time the undecided are raced again
 constexpr double kLeastPromising = -0.1;  // expected to lose more than this on top of the guess: later, if at all
 constexpr double kPredictionError = 0.1;  // standard deviation of a predicted gain (docs/guides.md: ledgers)
 }  // namespace
 
 Search::Search(std::vector<Candidate> candidates, SearchOptions options) : options_(options) {
   options_.race.least_gain = options_.least_gain;
+  options_.race.error *= 1 - kLaterError;  // so that all rounds together err no more often
   for (Candidate& candidate : candidates) {
     Entry entry{std::move(candidate)};
     if (!entry.candidate.not_tried.empty()) {
@@ -57,6 +60,7 @@ std::optional<Trial> Search::next(double spent_seconds) {
       entries_[racing_].alone = race_->estimate();
       entries_[racing_].state = EntryState::NotBetter;
       entries_[racing_].note = "the budget ended before this was decided";
+      entries_[racing_].undecided = !entries_[racing_].candidate.ledger_only;
     }
     race_.reset();
     for (Entry& entry : entries_)
@@ -72,17 +76,17 @@ void Search::report(std::optional<double> a_seconds, std::optional<double> b_sec
   REDLINE_CHECK(race_.has_value(), "a result belongs to a trial that was asked for");
   ++blocks_;
   if (stage_ == Stage::Guess) {
-    if (!a_seconds || !b_seconds) return finish_guess(false);
+    if (!a_seconds || !b_seconds) return finish_guess(RaceDecision::NotBetter);
     race_->add(*a_seconds, *b_seconds);
     // Nothing is claimed by giving it up: a guess that clearly loses its first blocks has no right to more.
-    if (race_->estimate().ratio < kLostGuess) return finish_guess(false);
-    const RaceDecision decision = race_->decide();
-    if (decision != RaceDecision::Continue) finish_guess(decision == RaceDecision::Better);
+    if (race_->estimate().ratio < kLostGuess) return finish_guess(RaceDecision::NotBetter);
+    if (const RaceDecision decision = race_->decide(); decision != RaceDecision::Continue) finish_guess(decision);
     return;
   }
   Entry& entry = entries_[racing_];
   if (!a_seconds || !b_seconds) {
     entry.note = failure;
+    entry.undecided = false;
     if (stage_ == Stage::AddOneIn || stage_ == Stage::Leftovers || stage_ == Stage::Combine)
       entry.state = EntryState::Failed;
     race_.reset();
@@ -90,8 +94,7 @@ void Search::report(std::optional<double> a_seconds, std::optional<double> b_sec
     return;
   }
   race_->add(*a_seconds, *b_seconds);
-  const RaceDecision decision = race_->decide();
-  if (decision != RaceDecision::Continue) finish_race(decision == RaceDecision::Better);
+  if (const RaceDecision decision = race_->decide(); decision != RaceDecision::Continue) finish_race(decision);
 }
 
 // Values of one group exclude each other.
@@ -107,20 +110,28 @@ void Search::adopt(size_t index) {
   changed_ = true;
 }
 
-void Search::finish_guess(bool better) {
+void Search::finish_guess(RaceDecision decision) {
+  const bool better = decision == RaceDecision::Better;
+  guess_undecided_ = decision == RaceDecision::Undecided;
   if (better) best_ = trial_.b;
   for (size_t i = 0; i < entries_.size(); ++i) {
     entries_[i].guessed = entries_[i].guessed && better;
     if (entries_[i].guessed) members_.push_back(i);
   }
   race_.reset();
-  stage_ = better ? Stage::Neighbours : Stage::AddOneIn;
+  stage_ = after_guess();
+  cursor_ = 0;
+  if (better) begin_neighbours();
+}
+
+void Search::begin_neighbours() {
+  stage_ = Stage::Neighbours;
   cursor_ = 0;
   queue_.clear();
   for (const size_t i : order_) {
     const Entry& entry = entries_[i];
-    if (entry.state == EntryState::Untried && !entry.candidate.late && !entry.candidate.ledger_only && !is_member(i) &&
-        expected_on_top(i) >= kLeastPromising)
+    if ((entry.state == EntryState::Untried || entry.undecided) && !entry.candidate.late &&
+        !entry.candidate.ledger_only && !is_member(i) && expected_on_top(i) >= kLeastPromising)
       queue_.push_back(i);
   }
   std::stable_sort(queue_.begin(), queue_.end(),
@@ -160,10 +171,12 @@ bool Search::worth_keeping(size_t index) const {
   return free && race_->believed_gain(expected, kPredictionError) > std::log1p(options_.least_gain / 2);
 }
 
-void Search::finish_race(bool better) {
+void Search::finish_race(RaceDecision decision) {
   Entry& entry = entries_[racing_];
   const measure::RatioEstimate estimate = race_->estimate();
-  const bool keep = better || worth_keeping(racing_);
+  const bool better = decision == RaceDecision::Better, keep = better || worth_keeping(racing_);
+  if (stage_ != Stage::LeaveOneOut)
+    entry.undecided = decision == RaceDecision::Undecided && !entry.candidate.ledger_only;
   met_[{setting_text(trial_.a), setting_text(trial_.b)}] = estimate;
   race_.reset();
   ++cursor_;
@@ -189,6 +202,10 @@ void Search::finish_race(bool better) {
     case Stage::Combine:
       if (keep) adopt(racing_);
       break;
+    case Stage::Again:
+      if (trial_.a.empty()) entry.alone = estimate, entry.state = better ? EntryState::Better : EntryState::NotBetter;
+      if (better || (keep && !best_.empty())) adopt(racing_);
+      break;
     case Stage::LeaveOneOut:
       entry.removed = estimate;
       // `better` here: the setting without it is faster beyond doubt, so it goes. What was only guessed must show that
@@ -208,7 +225,7 @@ bool Search::start_next_race() {
     switch (stage_) {
       case Stage::Guess:
         if (start_guess()) return true;
-        stage_ = Stage::AddOneIn;
+        stage_ = after_guess();
         break;
       case Stage::Neighbours:
         if (start_neighbour()) return true;
@@ -228,8 +245,9 @@ bool Search::start_next_race() {
         break;
       case Stage::LeaveOneOut:
         if (start_leave_one_out()) return true;
-        stage_ = leftovers_done_ ? Stage::Done : Stage::Leftovers;
         cursor_ = 0;
+        stage_ = Stage::Leftovers;
+        if (leftovers_done_ && !begin_again()) stage_ = Stage::Done;
         break;
       case Stage::Leftovers:
         if (start_alone(true)) return true;
@@ -237,10 +255,39 @@ bool Search::start_next_race() {
         combine_passes_ = 0;
         begin_combine();
         break;
+      case Stage::Again:
+        if (start_again()) return true;
+        combine_passes_ = 0;
+        begin_combine();
+        break;
       case Stage::Done:
         return false;
     }
   }
+}
+
+// Twice the blocks for what the noise left open; false when nothing is.
+bool Search::begin_again() {
+  queue_.clear();
+  for (size_t i = 0; i < entries_.size(); ++i)
+    if (entries_[i].undecided && !is_member(i)) queue_.push_back(i);
+  if (queue_.empty() || 2 * options_.race.most_blocks > kMostBlocks) return false;
+  std::stable_sort(queue_.begin(), queue_.end(),
+                   [&](size_t a, size_t b) { return expected_on_top(a) > expected_on_top(b); });
+  options_.race.most_blocks *= 2;
+  options_.race.error *= kLaterError;
+  stage_ = best_.empty() && guess_undecided_ ? Stage::Guess : Stage::Again;
+  return true;
+}
+
+bool Search::start_again() {
+  for (; cursor_ < queue_.size(); ++cursor_) {
+    const size_t index = queue_[cursor_];
+    if (is_member(index) || !entries_[index].undecided) continue;
+    start(index, best_, on_top_of_best(index), best_.empty() ? "again, alone: " : "again, on top of the best: ");
+    return true;
+  }
+  return false;
 }
 
 void Search::start(size_t entry, Setting a, Setting b, const char* how) {
@@ -256,7 +303,8 @@ bool Search::start_guess() {
     double gain = options_.least_gain;
     for (const size_t i : order_) {
       const Entry& entry = entries_[i];
-      if (entry.state != EntryState::Untried || entry.candidate.late || entry.candidate.ledger_only || is_member(i))
+      if ((entry.state != EntryState::Untried && !entry.undecided) || entry.candidate.late ||
+          entry.candidate.ledger_only || is_member(i))
         continue;
       if (const double expected = expected_on_top(i); expected >= gain) gain = expected, most = i;
     }
@@ -362,14 +410,22 @@ bool Search::start_leave_one_out() {
 }
 
 double Search::untested_gain() const {
-  double factor = 1;
+  std::map<std::string, double> most;
   for (const Entry& entry : entries_) {
-    if (entry.state != EntryState::Untried && entry.state != EntryState::OutOfBudget) continue;
-    if (entry.candidate.ledger_only || entry.on_top || entry.guessed) continue;
-    const double most =
-        entry.candidate.ceiling < 1e8 ? entry.candidate.ceiling : std::max(0.0, entry.candidate.predicted_gain);
-    factor *= 1 + most;
+    const Candidate& c = entry.candidate;
+    double gain = 0;
+    if (c.ledger_only) continue;
+    if (entry.undecided) {
+      gain = (entry.on_top ? *entry.on_top : *entry.alone).interval.high - 1;
+    } else if (entry.state == EntryState::Untried || entry.state == EntryState::OutOfBudget) {
+      if (entry.on_top || entry.guessed) continue;
+      gain = c.ceiling < 1e8 ? c.ceiling : c.predicted_gain;
+    }
+    double& group = most[c.group.empty() ? c.name : c.group];
+    group = std::max(group, gain);
   }
+  double factor = 1;
+  for (const auto& [group, gain] : most) factor *= 1 + gain;
   return factor - 1;
 }
 

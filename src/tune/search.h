@@ -13,6 +13,8 @@
 //    pay only once buckets have removed its padding. A value of a group that is taken replaces the one that is there.
 // 4. From the best, each switch is taken out again (leave-one-out); one that does not help is dropped.
 // 5. Candidates expected to lose, for the ledger; one that surprises goes through 3 again.
+// 6. What the noise left undecided, with twice the blocks and a stricter level, as long as there is time: first the
+//    guess, then each on top of the best.
 #pragma once
 
 #include <functional>
@@ -52,6 +54,7 @@ struct Entry {
   std::optional<measure::RatioEstimate> removed{};  // best without it against best: < 1 means it helps
   std::string note{};                               // why pruned or how it failed
   bool guessed = false;                             // part of the first guess
+  bool undecided = false;                           // its last race neither showed a gain nor ruled one out
   std::optional<measure::RatioEstimate> on_top{};   // of the guess, against the guess
 };
 
@@ -70,22 +73,26 @@ class Search {
   const Setting& best() const { return best_; }
   const std::vector<Entry>& entries() const { return entries_; }
   bool is_member(size_t entry) const;  // of the best
-  // Product of what untried candidates might still gain (their ceilings, or their predictions where there is none):
-  // 0.07 = at most 7 %.
+  // What might still be gained, each group's best value multiplied: untried candidates by their ceilings, or their
+  // predictions where there is none, undecided ones by the upper end of their intervals. 0.07 = at most 7 %.
   double untested_gain() const;
   bool out_of_budget() const { return out_of_budget_; }
   int blocks() const { return blocks_; }
 
  private:
-  enum class Stage { Guess, Neighbours, AddOneIn, Combine, LeaveOneOut, Leftovers, Done };
+  enum class Stage { Guess, Neighbours, AddOneIn, Combine, LeaveOneOut, Leftovers, Again, Done };
   bool start_next_race();
   bool start_guess();
   bool start_neighbour();
   bool start_alone(bool late);
   bool start_combine();
   bool start_leave_one_out();
-  void finish_race(bool better);
-  void finish_guess(bool better);
+  bool start_again();
+  void begin_neighbours();
+  bool begin_again();
+  Stage after_guess() const { return leftovers_done_ ? Stage::Again : Stage::AddOneIn; }
+  void finish_race(RaceDecision decision);
+  void finish_guess(RaceDecision decision);
   void begin_combine();
   void begin_leave_one_out();
   Setting on_top_of_best(size_t entry) const;
@@ -109,7 +116,7 @@ class Search {
   Trial trial_;
   size_t racing_ = 0;
   int blocks_ = 0, combine_passes_ = 0;
-  bool out_of_budget_ = false, changed_ = false, leftovers_done_ = false;
+  bool out_of_budget_ = false, changed_ = false, leftovers_done_ = false, guess_undecided_ = false;
 };
 
 }  // namespace redline::tune
