@@ -36,11 +36,12 @@ def estimate(e):
 
 
 def table(card):
-    lines = ["| switch | claim of a guide | predicted | measured alone | in the best | verdict | kept |", "|---|---|---|---|---|---|---|"]
+    lines = ["| switch | claim of a guide | predicted | measured alone | in the best | interaction | verdict | kept |", "|---|---|---|---|---|---|---|---|"]
     for e in card["ledger"]["entries"]:
         verdict = e["verdict"] + (f": {e['reason']}" if e["reason"] else "")
+        interaction = f"{e['interaction']:.2f}" if e["interaction"] else ""
         lines.append(f"| {e['field']} {e['from']} → {e['to']} | {e['claim']} | {percent(e['predicted']) if e['predicted'] else ''} | "
-                     f"{estimate(e['add_one_in'])} | {estimate(e['leave_one_out'])} | {verdict} | {'yes' if e['in_best'] else ''} |")
+                     f"{estimate(e['add_one_in'])} | {estimate(e['leave_one_out'])} | {interaction} | {verdict} | {'yes' if e['in_best'] else ''} |")
     return lines
 
 
