@@ -75,9 +75,11 @@ RaceDecision Race::decide() const {
   return blocks() >= options_.most_blocks ? RaceDecision::Undecided : RaceDecision::Continue;
 }
 
-double Race::believed_gain(double predicted, double prediction_error) const {
+double Race::deviation() const { return log_ratio(a_, b_).deviation; }
+
+double Race::believed_gain(double predicted, double prediction_error, double noise) const {
   const LogRatio r = log_ratio(a_, b_);
-  const double variance = std::pow(std::max(0.02, r.deviation), 2) / static_cast<double>(a_.size());
+  const double variance = std::pow(std::max({0.02, noise, r.deviation}), 2) / static_cast<double>(a_.size());
   const double prior = std::pow(prediction_error, 2);
   return (predicted * variance + r.mean * prior) / (variance + prior);
 }

@@ -76,10 +76,10 @@ void Search::report(std::optional<double> a_seconds, std::optional<double> b_sec
   REDLINE_CHECK(race_.has_value(), "a result belongs to a trial that was asked for");
   ++blocks_;
   if (stage_ == Stage::Guess) {
-    if (!a_seconds || !b_seconds) return finish_guess(RaceDecision::NotBetter);
+    if (!a_seconds || !b_seconds) return fail_guess(failure);
     race_->add(*a_seconds, *b_seconds);
     // Nothing is claimed by giving it up: a guess that clearly loses its first blocks has no right to more.
-    if (race_->estimate().ratio < kLostGuess) return finish_guess(RaceDecision::NotBetter);
+    if (!single_guess_ && race_->estimate().ratio < kLostGuess) return finish_guess(RaceDecision::NotBetter);
     if (const RaceDecision decision = race_->decide(); decision != RaceDecision::Continue) finish_guess(decision);
     return;
   }
@@ -115,13 +115,28 @@ void Search::finish_guess(RaceDecision decision) {
   guess_undecided_ = decision == RaceDecision::Undecided;
   if (better) best_ = trial_.b;
   for (size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].guessed && single_guess_ && race_->blocks() > 0) {  // this was its race alone
+      entries_[i].alone = race_->estimate();
+      entries_[i].state = better ? EntryState::Better : EntryState::NotBetter;
+      entries_[i].undecided = guess_undecided_;
+    }
     entries_[i].guessed = entries_[i].guessed && better;
     if (entries_[i].guessed) members_.push_back(i);
   }
+  see_noise();
   race_.reset();
   stage_ = after_guess();
   cursor_ = 0;
   if (better) begin_neighbours();
+}
+
+// A whole that fails says nothing of its parts; each is seen alone.
+void Search::fail_guess(const std::string& failure) {
+  for (Entry& entry : entries_) {
+    if (entry.guessed && single_guess_) entry.state = EntryState::Failed, entry.note = failure;
+    entry.guessed = false;
+  }
+  finish_guess(RaceDecision::NotBetter);
 }
 
 void Search::begin_neighbours() {
@@ -160,6 +175,12 @@ double Search::expected_on_top(size_t index) const {
   return predicted_together(with) / predicted_together(members_) - 1;
 }
 
+void Search::see_noise() {
+  if (race_->blocks() < 2) return;
+  squares_ += std::pow(race_->deviation(), 2) * (race_->blocks() - 1);
+  freedom_ += race_->blocks() - 1;
+}
+
 bool Search::worth_keeping(size_t index) const {
   const Candidate& candidate = entries_[index].candidate;
   const bool free =
@@ -168,7 +189,7 @@ bool Search::worth_keeping(size_t index) const {
         return member.group == candidate.group && member.effect >= candidate.effect;
       });
   const double expected = std::log(std::max(0.1, 1 + expected_on_top(index)));
-  return free && race_->believed_gain(expected, kPredictionError) > std::log1p(options_.least_gain / 2);
+  return free && race_->believed_gain(expected, kPredictionError, noise()) > std::log1p(options_.least_gain / 2);
 }
 
 void Search::finish_race(RaceDecision decision) {
@@ -178,6 +199,7 @@ void Search::finish_race(RaceDecision decision) {
   if (stage_ != Stage::LeaveOneOut)
     entry.undecided = decision == RaceDecision::Undecided && !entry.candidate.ledger_only;
   met_[{setting_text(trial_.a), setting_text(trial_.b)}] = estimate;
+  see_noise();
   race_.reset();
   ++cursor_;
   switch (stage_) {
@@ -191,10 +213,12 @@ void Search::finish_race(RaceDecision decision) {
     case Stage::Leftovers:
       entry.alone = estimate;
       entry.state = better ? EntryState::Better : EntryState::NotBetter;
-      // Always a best so far: the best single switch stands until the combination is known.
+      // Always a best so far: the best single switch stands until the combination is known. Two that have met directly
+      // are not compared again by way of the reference.
       if (stage_ == Stage::AddOneIn && better && !entry.candidate.ledger_only &&
           (members_.empty() || (members_.size() == 1 && entries_[members_[0]].alone &&
-                                estimate.ratio > entries_[members_[0]].alone->ratio))) {
+                                estimate.ratio > entries_[members_[0]].alone->ratio &&
+                                met_.count({setting_text(best_), setting_text(on_top_of_best(racing_))}) == 0))) {
         members_ = {racing_};
         best_ = entry.candidate.values;
       }
@@ -313,7 +337,8 @@ bool Search::start_guess() {
     members_.push_back(*most);
   }
   const std::vector<size_t> guess = std::exchange(members_, {});
-  if (guess.size() < 2) return false;  // one switch is raced alone anyway
+  if (guess.empty()) return false;
+  single_guess_ = guess.size() == 1;
   Setting together;
   for (const size_t i : guess) {
     entries_[i].guessed = true;

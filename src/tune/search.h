@@ -17,6 +17,7 @@
 //    guess, then each on top of the best.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
@@ -93,12 +94,15 @@ class Search {
   Stage after_guess() const { return leftovers_done_ ? Stage::Again : Stage::AddOneIn; }
   void finish_race(RaceDecision decision);
   void finish_guess(RaceDecision decision);
+  void fail_guess(const std::string& failure);
   void begin_combine();
   void begin_leave_one_out();
   Setting on_top_of_best(size_t entry) const;
   double predicted_together(const std::vector<size_t>& entries) const;
   double expected_on_top(size_t entry) const;
   bool worth_keeping(size_t entry) const;
+  void see_noise();
+  double noise() const { return freedom_ > 0 ? std::sqrt(squares_ / freedom_) : 0; }  // between blocks, over all races
   void adopt(size_t entry);
   void leave_group(std::vector<size_t>& entries, size_t entry) const;
   void start(size_t entry, Setting a, Setting b, const char* how);
@@ -116,7 +120,9 @@ class Search {
   Trial trial_;
   size_t racing_ = 0;
   int blocks_ = 0, combine_passes_ = 0;
-  bool out_of_budget_ = false, changed_ = false, leftovers_done_ = false, guess_undecided_ = false;
+  double squares_ = 0, freedom_ = 0;
+  bool out_of_budget_ = false, changed_ = false, leftovers_done_ = false, guess_undecided_ = false,
+       single_guess_ = false;
 };
 
 }  // namespace redline::tune

@@ -129,6 +129,26 @@ TEST(Search, ANoisyMachineAndAShortBudgetLoseLittle) {
   EXPECT_LT(lost, 0.03);  // doing nothing would lose 30 %
 }
 
+// The VAE job of bench/tuner: only the micro-batch matters, and two of its values are 7 % apart.
+TEST(Search, TheBestValueMeetsItsNeighboursDirectly) {
+  const std::vector<Candidate> candidates = {
+      {"micro 16", {{"micro", "16"}}, 0.5, 1e9, config::Effect::Numerics, "batch"},
+      {"micro 8", {{"micro", "8"}}, 0.45, 1e9, config::Effect::Numerics, "batch"},
+      {"micro 4", {{"micro", "4"}}, 0.3, 1e9, config::Effect::Numerics, "batch"},
+      {"workers", {{"workers", "1"}}, 0.0, 1e9, config::Effect::Nothing, "workers"}};
+  const auto speed = [](const Setting& s) {
+    if (!s.count("micro")) return 1.0;
+    return s.at("micro") == "16" ? 1.5 : s.at("micro") == "8" ? 1.4 : 1.25;
+  };
+  int wrong = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Search search(candidates, {.budget_seconds = 20});
+    wrong += run_search(search, speed, 0.057, seed).best.at("micro") != "16";
+    ASSERT_TRUE(search.entries()[0].alone.has_value());  // the race of a single guess is its race alone
+  }
+  EXPECT_LE(wrong, 10);
+}
+
 TEST(Search, TimeThatIsLeftDecidesWhatTheNoiseLeftOpen) {
   // Two switches of 6 %, a noise of 14 % between blocks: eight of those show nothing.
   const std::vector<Candidate> candidates = {{"a", {{"a", "1"}}, 0.05, 1e9, config::Effect::Optimisation, "a"},
