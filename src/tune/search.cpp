@@ -12,11 +12,11 @@ namespace redline::tune {
 namespace {
 constexpr int kMostCombinePasses = 2;
 constexpr double kLostGuess = 0.9;
-constexpr int kNeighbourBlocks = 4;       // most blocks of a race on top of a best that is only a guess yet
-constexpr int kMostBlocks = 64;           // of a race that stays undecided
-constexpr double kLaterError = 0.4;       // of the level before, each time the undecided are raced again
-constexpr double kLeastPromising = -0.1;  // expected to lose more than this on top of the guess: later, if at all
-constexpr double kPredictionError = 0.1;  // standard deviation of a predicted gain (docs/guides.md: ledgers)
+constexpr int kNeighbourBlocks = 4;        // most blocks of a race on top of a best that is only a guess yet
+constexpr int kMostBlocks = 64;            // of a race that stays undecided
+constexpr double kLaterError = 0.4;        // of the level before, each time the undecided are raced again
+constexpr double kLeastPromising = -0.1;   // expected to lose more than this on top of the guess: later, if at all
+constexpr double kPredictionError = 0.05;  // standard deviation of a predicted gain (docs/guides.md: ledgers)
 }  // namespace
 
 Search::Search(std::vector<Candidate> candidates, SearchOptions options) : options_(options) {
@@ -182,14 +182,11 @@ void Search::see_noise() {
 }
 
 bool Search::worth_keeping(size_t index) const {
-  const Candidate& candidate = entries_[index].candidate;
-  const bool free =
-      candidate.effect <= config::Effect::Numerics || std::any_of(members_.begin(), members_.end(), [&](size_t m) {
-        const Candidate& member = entries_[m].candidate;
-        return member.group == candidate.group && member.effect >= candidate.effect;
-      });
   const double expected = std::log(std::max(0.1, 1 + expected_on_top(index)));
-  return free && race_->believed_gain(expected, kPredictionError, noise()) > std::log1p(options_.least_gain / 2);
+  const bool free = entries_[index].candidate.effect <= config::Effect::Numerics;
+  const double least =
+      free ? options_.least_gain / 2 : options_.least_gain;  // what changes the training must be worth it
+  return race_->believed_gain(expected, kPredictionError, noise()) > std::log1p(least);
 }
 
 void Search::finish_race(RaceDecision decision) {
@@ -324,13 +321,18 @@ bool Search::start_guess() {
   // Greedily what is expected to gain most on top of what was taken, a better value of a taken group included.
   for (size_t taken = 0; taken < entries_.size(); ++taken) {
     std::optional<size_t> most;
-    double gain = options_.least_gain;
+    double gain = 0;
     for (const size_t i : order_) {
       const Entry& entry = entries_[i];
       if ((entry.state != EntryState::Untried && !entry.undecided) || entry.candidate.late ||
           entry.candidate.ledger_only || is_member(i))
         continue;
-      if (const double expected = expected_on_top(i); expected >= gain) gain = expected, most = i;
+      // Another value instead of one that is taken costs nothing more; a further switch must be worth it.
+      const bool instead = std::any_of(members_.begin(), members_.end(), [&](size_t m) {
+        return !entry.candidate.group.empty() && entries_[m].candidate.group == entry.candidate.group;
+      });
+      const double expected = expected_on_top(i);
+      if (expected > std::max(gain, instead ? 1e-6 : options_.least_gain)) gain = expected, most = i;
     }
     if (!most) break;
     leave_group(members_, *most);

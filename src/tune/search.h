@@ -5,8 +5,8 @@
 // 1. All switches that are predicted to gain in company, together, against the reference: a short budget must not be
 // spent on
 //    parts of what is better as a whole. Where that wins, each other candidate is tried on top of it, most promising
-//    first. On top of a best, a switch that changes nothing of what is trained need not prove its gain to be kept: it
-//    is enough that its blocks and its prediction together speak for it.
+//    first. On top of a best, a switch need not prove its gain to be kept: it is enough that its blocks and its
+//    prediction together speak for 1 %, or 2 % where it changes what is trained (which the user has allowed).
 // 2. Each candidate alone against the reference (the ledger's add-one-in), most promising first; a candidate whose
 //    ceiling is below 2 % is not tried.
 // 3. The others are tried on top of the best, those that lost alone included unless they lost badly: a larger batch may
