@@ -63,8 +63,10 @@ std::optional<Trial> Search::next(double spent_seconds) {
       entries_[racing_].undecided = !entries_[racing_].candidate.ledger_only;
     }
     race_.reset();
-    for (Entry& entry : entries_)
+    for (Entry& entry : entries_) {
       if (entry.state == EntryState::Untried) entry.state = EntryState::OutOfBudget;
+      if (stage_ == Stage::Guess) entry.guessed = false;  // nothing is known of it
+    }
     stage_ = Stage::Done;
   }
   if (!race_ && !start_next_race()) return std::nullopt;

@@ -258,6 +258,12 @@ TEST(Search, StopsAtTheBudgetWithABestSoFar) {
   EXPECT_GT(search.untested_gain(), 0.3);
 }
 
+TEST(Search, AGuessThatWasCutOffStaysOpen) {
+  Search search(make_candidates(), {.budget_seconds = 2});
+  EXPECT_TRUE(run_search(search, plain_speed, 0.01, 1).best.empty());
+  EXPECT_GT(search.untested_gain(), 1.0);  // buckets, workers and bf16 as predicted
+}
+
 TEST(Search, NothingToGainNothingChanged) {
   int changed = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) {
