@@ -230,7 +230,8 @@ void JobQueue::restart(int64_t epoch, int64_t step) {
 }
 
 void JobQueue::wake() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  opened_.wait(lock, [this] { return !opening_; });  // one that still saw the old limit would call it exhausted
   exhausted_ = false;
   if (idle_workers_ > 0) work_.notify_all();
 }

@@ -74,7 +74,10 @@ std::optional<Batch> OrderedLoader::next() {
   if (steps_done_ == plan_->num_steps()) {
     if (!settings_.persistent_workers) queue_->stop_workers();
     enter_epoch(plan_->epoch + 1);
-    if (!settings_.continuous || !settings_.persistent_workers) queue_->restart(plan_->epoch, 0);
+    if (!settings_.persistent_workers)
+      queue_->restart(plan_->epoch, 0);
+    else if (!settings_.continuous)
+      queue_->wake();  // a restart would make again what a worker began as soon as it was allowed to
     return std::nullopt;
   }
   Micro* micro = queue_->front();
