@@ -83,29 +83,38 @@ class Controls : public ::testing::Test {
   }
   ~Controls() override { sabotage() = Sabotage::None; }
 
+  static Candidate member(const Setting& values, Effect effect) { return {"member", values, 0, 1e9, effect}; }
+
   measure::Certificate judge(const Setting& setting, Effect effect) {
-    return certify(jobs_, setting, effect, options_);
+    return certify(jobs_, {member(setting, effect)}, options_).certificate;
   }
 
-  // A winner that trains with a mistake or with other options, presented as one that changes nothing.
-  measure::Certificate judge_control(const std::vector<std::string>& typed, Sabotage how) {
-    return certify_curve(
-        jobs_,
-        [&](int64_t steps) {
-          sabotage() = how;
-          const LossCurve curve = run_losses(jobs_, {}, typed, steps);
-          sabotage() = Sabotage::None;
-          return curve;
-        },
-        Effect::Numerics, true, options_);
+  // A winner that trains with a mistake or with other options, presented as one that changes nothing but rounding,
+  // alone or together with switches that do.
+  Proof judge_control(const std::vector<std::string>& typed, Sabotage how, const Setting& in_company = {}) {
+    options_.run_winner = [&](const Setting& setting, int64_t steps) {
+      sabotage() = how;
+      const LossCurve curve = run_losses(jobs_, setting, typed, steps);
+      sabotage() = Sabotage::None;
+      return curve;
+    };
+    std::vector<Candidate> members = {member({}, Effect::Numerics)};
+    if (!in_company.empty()) members.push_back(member(in_company, Effect::Order));
+    Proof proof = certify(jobs_, members, options_);
+    options_.run_winner = nullptr;
+    return proof;
   }
 
   void expect_rejected(const std::vector<std::string>& typed, Sabotage how) {
-    const measure::Certificate certificate = judge_control(typed, how);
-    EXPECT_EQ(certificate.kind, CertificateKind::Different) << certificate.reason;
-    EXPECT_FALSE(certificate.accepted());
-    ASSERT_TRUE(certificate.first_different_step.has_value());
-    EXPECT_LE(*certificate.first_different_step, 4) << certificate.reason;
+    const Setting buckets = {{"model.train_ds.use_bucketing", "true"}, {"model.train_ds.num_buckets", "4"}};
+    for (const Setting& in_company : {Setting(), buckets}) {
+      const Proof proof = judge_control(typed, how, in_company);
+      EXPECT_EQ(proof.certificate.kind, CertificateKind::Different) << proof.certificate.reason;
+      EXPECT_FALSE(proof.certificate.accepted());
+      EXPECT_TRUE(proof.failed_step_by_step);
+      ASSERT_TRUE(proof.certificate.first_different_step.has_value());
+      EXPECT_LE(*proof.certificate.first_different_step, 4) << proof.certificate.reason;
+    }
   }
 
   task::Registry registry_;
@@ -115,7 +124,7 @@ class Controls : public ::testing::Test {
 
 TEST_F(Controls, TheReferenceIsIdenticalToItself) {
   EXPECT_EQ(judge({}, Effect::Nothing).kind, CertificateKind::Identical);
-  EXPECT_EQ(judge_control({}, Sabotage::None).kind, CertificateKind::Identical);
+  EXPECT_EQ(judge_control({}, Sabotage::None).certificate.kind, CertificateKind::Identical);
 }
 
 TEST_F(Controls, WorkersChangeNoBit) {
@@ -137,9 +146,34 @@ TEST_F(Controls, BucketsKeepTheSamples) {
   EXPECT_TRUE(certificate.checks[1].passed);
 }
 
+TEST_F(Controls, InCompanyEachPartIsProvedAsItsKindAsks) {
+  const std::vector<Candidate> members = {
+      member({{"model.train_ds.micro_batch_size", "4"}}, Effect::Numerics),
+      member({{"model.train_ds.use_bucketing", "true"}, {"model.train_ds.num_buckets", "4"}}, Effect::Order)};
+  const Proof proof = certify(jobs_, members, options_);
+  ASSERT_EQ(proof.certificate.checks.size(), 3u) << proof.certificate.reason;
+  EXPECT_EQ(proof.certificate.checks[1].name, "samples of an epoch");
+  EXPECT_EQ(proof.certificate.checks[2].name, "loss of steps 1..12");
+  EXPECT_TRUE(proof.certificate.checks[2].passed);
+  EXPECT_EQ(proof.certificate.effects, std::vector<std::string>{"order"});
+}
+
+// The first loss of a winner comes before any of its updates; a proof needs some.
+TEST_F(Controls, ALargerBatchMakesEnoughUpdatesToBeJudged) {
+  EXPECT_EQ(least_curve_steps(1), kLeastCurveSteps);
+  EXPECT_EQ(least_curve_steps(8), 8 * kLeastCurveSteps);
+  options_.consent = true;
+  options_.curve_steps = least_curve_steps(2);
+  const Setting larger = {
+      {"model.train_ds.batch_size", "16"}, {"model.train_ds.micro_batch_size", "16"}, {"model.optim.lr", "1000"}};
+  const auto certificate = judge(larger, Effect::Optimisation);
+  EXPECT_EQ(certificate.candidate_losses.size(), static_cast<size_t>(kLeastCurveSteps));
+  EXPECT_FALSE(certificate.accepted()) << certificate.reason;
+}
+
 TEST_F(Controls, AnotherBatchNeedsConsent) {
   const Setting larger = {{"model.train_ds.batch_size", "16"}, {"model.train_ds.micro_batch_size", "16"}};
-  options_.steps = 24;
+  options_.curve_steps = 24;
   EXPECT_FALSE(judge(larger, Effect::Optimisation).accepted());
 }
 

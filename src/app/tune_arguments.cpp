@@ -31,6 +31,7 @@ tune::TuneRequest make_tune_request(const task::Registry& registry, const config
           tune::parse_allow(arguments.allow),
           memory,
           arguments.fresh,
+          arguments.full,
           arguments.card,
           version + ", LibTorch " + TORCH_VERSION,
           0.01,
@@ -48,16 +49,17 @@ std::string tune_summary(const tune::TuneResult& result) {
   const char* how = result.from_card   ? "From the tune card, nothing was run: "
                     : result.rechecked ? "From a tune card, checked again on this machine: "
                                        : "";
-  if (result.best.empty())
+  if (!ledger.best)
     return fmt::format(
-        "{}nothing {} makes this job faster here ({:.1f} samples/s).", how,
-        ledger.bound_left.value_or(1) > 1.02 ? "that was tried within the budget" : "that may be changed",
+        "{}{}nothing {} makes this job faster here ({:.1f} samples/s).", how,
+        result.best.empty() ? "" : tune::setting_text(result.best) + " fits the memory; ",
+        ledger.bound_left.value_or(2) > 1.02 ? "that was tried within the budget" : "that may be changed",
         ledger.baseline_samples_per_second);
   const auto& promised = result.card.promised_ratio;
   return fmt::format(
       "{}{} gives {:.2f} times the speed ({:.1f} instead of {:.1f} samples/s; a fresh run should find "
       "{:.2f} to {:.2f}).",
-      how, tune::setting_text(result.best), ledger.best ? ledger.best->ratio : 1.0, ledger.best_samples_per_second,
+      how, tune::setting_text(result.best), ledger.best->ratio, ledger.best_samples_per_second,
       ledger.baseline_samples_per_second, promised.low, promised.high);
 }
 

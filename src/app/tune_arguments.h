@@ -8,7 +8,7 @@ namespace redline::app {
 
 struct TuneArguments {
   std::string budget = "180s", allow, memory, card;
-  bool fresh = false;
+  bool fresh = false, full = false;
 };
 
 // Throws ConfigError when a time, a size or a word of --allow cannot be read.

@@ -144,6 +144,7 @@ void add_tune_command(CLI::App& program, const Globals& globals) {
   command->add_option("--memory", arguments->tune.memory, "Most tensor memory a job may use, e.g. 8GiB");
   command->add_option("--card", arguments->tune.card, "Use and write this tune card instead of the cache's");
   command->add_flag("--fresh", arguments->tune.fresh, "Tune even when there is a card");
+  command->add_flag("--full", arguments->tune.full, "Race every switch for the ledger, also those that cannot gain");
   command->add_option("--out", arguments->out, "The tuned recipe; default: NAME.tuned.yaml in this folder");
   command->add_option("--html", arguments->html, "Write ledger and certificate as a page to this file");
   command->callback([arguments, command, &globals] { run_tune(*arguments, *command, globals); });

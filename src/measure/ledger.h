@@ -47,7 +47,7 @@ struct Ledger {
   std::optional<RatioEstimate> best;  // the best combination against the baseline
   double baseline_samples_per_second = 0, best_samples_per_second = 0;
   double tuning_seconds = 0;
-  // The most that what was not tried could still gain (ratio); 1 = nothing is left.
+  // The most that what was not tried could still gain (ratio); 1 = nothing is left, none = nobody knows.
   std::optional<double> bound_left;
 
   std::optional<double> median_prediction_error_points() const;  // of absolute errors

@@ -78,6 +78,12 @@ std::string tune_card_to_json(const TuneCard& card) {
   for (const auto& [field, value] : card.values) json["values"].push_back({{"field", field}, {"value", value}});
   json["promised_ratio"] = detail::interval_json(card.promised_ratio);
   json["peak_tensor_bytes"] = card.peak_tensor_bytes;
+  json["largest_batch"] = nullptr;
+  if (const auto& largest = card.largest_batch)
+    json["largest_batch"] = {{"rows", largest->rows},
+                             {"peak_bytes", largest->peak_bytes},
+                             {"limit_bytes", largest->limit_bytes},
+                             {"time_ended", largest->time_ended}};
   json["budget_seconds"] = card.budget_seconds;
   json["break_even"] = break_even_json(card.break_even);
   json["notes"] = card.notes;
@@ -96,6 +102,11 @@ TuneCard tune_card_from_json(const std::string& text, const std::string& name) {
     }
     card.promised_ratio = detail::interval_of(json.at("promised_ratio"));
     json.at("peak_tensor_bytes").get_to(card.peak_tensor_bytes);
+    if (json.contains("largest_batch") && !json.at("largest_batch").is_null()) {
+      const auto& largest = json.at("largest_batch");
+      card.largest_batch = {largest.at("rows"), largest.at("peak_bytes"), largest.at("limit_bytes"),
+                            largest.at("time_ended")};
+    }
     card.budget_seconds = json.value("budget_seconds", 0.0);
     card.break_even = break_even_of(json.at("break_even"));
     json.at("notes").get_to(card.notes);

@@ -37,6 +37,12 @@ struct BreakEven {
   double best_finish_seconds() const;  // costs included
 };
 
+// The most rows of the longest samples that ran at once under a memory limit.
+struct LargestBatch {
+  int64_t rows = 0, peak_bytes = 0, limit_bytes = 0;
+  bool time_ended = false;  // more might fit
+};
+
 struct TuneCard {
   std::string created;  // UTC
   TuneFingerprint fingerprint;
@@ -44,8 +50,9 @@ struct TuneCard {
   Ledger ledger;
   std::optional<Certificate> certificate;
   BreakEven break_even;
-  Interval promised_ratio;  // what a fresh interleaved run should find
-  int64_t peak_tensor_bytes = 0;
+  Interval promised_ratio;        // what a fresh interleaved run should find
+  int64_t peak_tensor_bytes = 0;  // of the tuned job, over its longest samples, a validation and a step
+  std::optional<LargestBatch> largest_batch;
   double budget_seconds = 0;  // that was given: a longer one may find more
   std::vector<std::string> notes;
 };

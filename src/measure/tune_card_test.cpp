@@ -46,6 +46,7 @@ TuneCard full_card() {
   card.break_even = {60, 20, 10, 20, 100000};
   card.promised_ratio = {1.6, 1.8};
   card.peak_tensor_bytes = int64_t{3} << 30;
+  card.largest_batch = LargestBatch{64, int64_t{7} << 30, int64_t{8} << 30, false};
   card.budget_seconds = 180;
   card.notes = {"a note"};
   return card;

@@ -39,6 +39,21 @@ std::string break_even_sentence(const measure::TuneCard& card) {
                      format_seconds(b.baseline_finish_seconds()));
 }
 
+// Empty where nothing was measured.
+std::string memory_sentence(const measure::TuneCard& card) {
+  const auto bytes = [](int64_t count) { return format_bytes(static_cast<uint64_t>(count)); };
+  std::string text;
+  if (card.peak_tensor_bytes > 0)
+    text = fmt::format("The job needs at most {} of tensors, its longest samples and a validation included.",
+                       bytes(card.peak_tensor_bytes));
+  if (const auto& largest = card.largest_batch)
+    text +=
+        fmt::format(" The largest batch of the longest samples that ran within {}: {} at once ({}){}.",
+                    bytes(largest->limit_bytes), largest->rows, bytes(largest->peak_bytes),
+                    largest->time_ended ? "; larger ones were not tried for lack of time" : "; twice as many did not");
+  return text;
+}
+
 IntervalChart ledger_chart(const measure::Ledger& ledger) {
   IntervalChart chart{"What each switch gained alone, on this job and machine", "predicted by the doctor", {}};
   for (const measure::LedgerEntry& entry : ledger.entries) {
@@ -94,8 +109,8 @@ std::vector<LedgerLine> ledger_lines(const measure::Ledger& ledger) {
 }
 
 std::string tuned_html(const measure::TuneCard& card) {
-  std::string out = "<h2>What tuning found</h2><p>" + escape_html(break_even_sentence(card)) + "</p>" +
-                    draw_intervals(ledger_chart(card.ledger));
+  std::string out = "<h2>What tuning found</h2><p>" + escape_html(break_even_sentence(card)) + "</p><p>" +
+                    escape_html(memory_sentence(card)) + "</p>" + draw_intervals(ledger_chart(card.ledger));
   out +=
       "<div class=\"scroll\"><table><tr><th>switch</th><th>claim of a guide</th><th>predicted</th><th>measured "
       "here</th><th>verdict</th><th>kept</th></tr>";
@@ -116,7 +131,7 @@ std::string tuned_html(const measure::TuneCard& card) {
 }
 
 std::string tuned_text(const measure::TuneCard& card, int width) {
-  std::string out = wrap_text(break_even_sentence(card), width) + "\n";
+  std::string out = wrap_text(break_even_sentence(card), width) + wrap_text(memory_sentence(card), width) + "\n";
   for (const LedgerLine& line : ledger_lines(card.ledger)) {
     std::string name = wrap_text(line.name, width, "  ");
     if (line.in_best) name[0] = '*';

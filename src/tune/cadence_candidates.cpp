@@ -29,6 +29,14 @@ std::vector<Candidate> cadence_candidates(const JobView& job, const Observed& ob
                 std::to_string(to)};
     out.push_back(std::move(c));
   };
+  // A run keeps two of what it had: one that never validates says nothing.
+  const double run_steps = job.max_steps > 0    ? static_cast<double>(job.max_steps)
+                           : job.max_epochs > 0 ? static_cast<double>(job.max_epochs * job.samples) /
+                                                      static_cast<double>(job.effective_batch())
+                                                : 1e15;
+  const auto twice = [&](double steps, int64_t from, int64_t to) {
+    return std::max(from, std::min(to, static_cast<int64_t>(steps / 2)));
+  };
   const auto& c = observed.costs;
   one("log_every_n_steps", "trainer.log_every_n_steps", c.log, observed.rates.log, job.log_every_n_steps,
       std::max<int64_t>(cadence_steps(c.log, step, share), std::min<int64_t>(50, 5 * job.log_every_n_steps)));
@@ -37,12 +45,13 @@ std::vector<Candidate> cadence_candidates(const JobView& job, const Observed& ob
         job.monitor_every, cadence_steps(c.monitor, step, share));
   if (job.val_check_batches) {
     const int64_t batches = *job.val_check_batches;
-    one("val_check_interval", "trainer.val_check_interval", c.validate, observed.rates.validate, batches,
-        std::max(2 * batches, job.accumulate * cadence_steps(c.validate, step, share)));
+    one("val_check_interval", kValidationPath, c.validate, observed.rates.validate, batches,
+        twice(run_steps * static_cast<double>(job.accumulate), batches,
+              std::max(2 * batches, job.accumulate * cadence_steps(c.validate, step, share))));
   }
   if (job.save_every_steps)
-    one("every_n_train_steps", "exp_manager.checkpoint_callback_params.every_n_train_steps", c.checkpoint,
-        observed.rates.checkpoint, *job.save_every_steps, cadence_steps(c.checkpoint, step, share));
+    one("every_n_train_steps", kSavePath, c.checkpoint, observed.rates.checkpoint, *job.save_every_steps,
+        twice(run_steps, *job.save_every_steps, cadence_steps(c.checkpoint, step, share)));
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "doctor/predict.h"
+#include "tune/companions.h"
 
 namespace redline::tune {
 
@@ -16,16 +17,28 @@ using measure::Phase;
 
 namespace {
 
-constexpr const char* kBatch = "model.train_ds.batch_size";
-constexpr const char* kMicro = "model.train_ds.micro_batch_size";
-constexpr const char* kAccumulate = "trainer.accumulate_grad_batches";
 constexpr const char* kBucketing = "model.train_ds.use_bucketing";
 constexpr const char* kBuckets = "model.train_ds.num_buckets";
 constexpr const char* kWorkers = "model.train_ds.num_workers";
-constexpr const char* kThreads = "trainer.intra_op_threads";
 constexpr const char* kNeedsOptimisation = "it changes the optimisation; --allow optimisation lets it be tried";
 constexpr const char* kNeedsOrder = "it changes the order of samples; --allow order lets it be tried";
 constexpr const char* kNeedsNumerics = "it changes the precision; --allow numerics lets it be tried";
+
+Setting batch_of(int64_t batch, int64_t accumulate) {
+  return {{kBatchPath, std::to_string(batch)},
+          {kMicroPath, std::to_string(batch)},
+          {kAccumulatePath, std::to_string(accumulate)}};
+}
+
+double rate_of(const MachineFacts& machine, const std::string& precision) {
+  if (precision == "bf16-mixed") return machine.gemm_bf16_gflops;
+  if (precision == "16-mixed") return machine.gemm_fp16_gflops;
+  return machine.gemm_fp32_gflops;
+}
+
+Setting precision_of(const std::string& precision) {
+  return {{"trainer.precision", precision}, {"trainer.precision_strict", "true"}};
+}
 
 double thread_seconds(double seconds, double parallel, int from, int to) {
   const auto share = [&](int threads) { return 1 - parallel + parallel / threads; };
@@ -58,7 +71,8 @@ class Maker {
     });
     for (Candidate& c : out_) {
       c.late = c.late || c.predicted_gain < -0.2;
-      c.shapes_plan = c.group == "batch" || c.group == "buckets" || c.group == "padding";
+      c.shapes_plan = c.group == "batch" || c.group == "buckets" || c.group == "padding" ||
+                      (c.group == "precision" && plans_.knows_precision(c.to));
     }
     return std::move(out_);
   }
@@ -70,7 +84,11 @@ class Maker {
   }
 
   void add_batches() {
-    if (job_.bounded_by_length) return;
+    if (job_.bounded_by_length) {
+      Candidate c{"", {}, 0, 1e9, Effect::Optimisation, "batch", "batch_size", "by length", "fixed"};
+      c.not_tried = "batches are bounded by their length (batch_duration, batch_tokens), and so are micro-batches";
+      return add(std::move(c));
+    }
     const int64_t effective = job_.effective_batch();
     if (!job_.batch_statistics) {
       // A step is split as one likes: the result is the same but for rounding.
@@ -78,7 +96,7 @@ class Maker {
       for (int64_t micro = 1; micro < 2 * effective; micro *= 2) {
         const int64_t rows = std::min(micro, effective);
         if (rows == now || rows * 4 < now) continue;
-        const Setting values = {{kMicro, std::to_string(rows)}};
+        const Setting values = {{kMicroPath, std::to_string(rows)}};
         add({"", values, plans_.gain(values), 1e9, Effect::Numerics, "batch", "micro_batch_size", std::to_string(now),
              std::to_string(rows)});
       }
@@ -100,7 +118,7 @@ class Maker {
   }
 
   void add_rebatched(int64_t batch, int64_t accumulate) {
-    const Setting values = rebatched(job_, batch, accumulate);
+    const Setting values = batch_of(batch, accumulate);
     const auto text = [](int64_t b, int64_t a) { return a == 1 ? std::to_string(b) : fmt::format("{} x {}", b, a); };
     Candidate c{"",
                 values,
@@ -111,6 +129,8 @@ class Maker {
                 "batch_size",
                 text(job_.batch_size, job_.accumulate),
                 text(batch, accumulate)};
+    if (const auto typed = typed_companions(job_, values); !typed.empty())
+      c.not_tried = fmt::format("it would change {}, which was typed and is kept", join(typed, ", "));
     if (!allow_.optimisation) c.not_tried = kNeedsOptimisation;
     add(std::move(c));
   }
@@ -133,7 +153,7 @@ class Maker {
     for (int threads : {cores, std::max(1, cores - 1), std::max(1, cores / 2), 1}) {
       for (int workers : {0, 1, 2, 4, 8, 16}) {
         if (workers > cores || (workers == job_.workers && threads == job_.threads)) continue;
-        const Setting values = {{kWorkers, std::to_string(workers)}, {kThreads, std::to_string(threads)}};
+        const Setting values = {{kWorkers, std::to_string(workers)}, {kThreadsPath, std::to_string(threads)}};
         if (std::any_of(out_.begin(), out_.end(), [&](const Candidate& c) { return c.values == values; })) continue;
         const bool same_threads = threads == job_.threads;
         Candidate c{"",
@@ -182,16 +202,14 @@ class Maker {
   }
 
   void add_precision() {
-    const auto rate = [&](const std::string& precision) {
-      if (precision == "bf16-mixed") return machine_.gemm_bf16_gflops;
-      if (precision == "16-mixed") return machine_.gemm_fp16_gflops;
-      return machine_.gemm_fp32_gflops;
-    };
+    const auto rate = [&](const std::string& precision) { return rate_of(machine_, precision); };
     for (const char* precision : {"32-true", "bf16-mixed", "16-mixed"}) {
       if (precision == job_.precision) continue;
       Candidate c{"",
-                  {{"trainer.precision", precision}, {"trainer.precision_strict", "true"}},
-                  doctor::predicted_precision_gain(o_.seen, rate(job_.precision), rate(precision)),
+                  precision_of(precision),
+                  plans_.knows_precision(precision)
+                      ? plans_.gain(precision_of(precision))
+                      : doctor::predicted_precision_gain(o_.seen, rate(job_.precision), rate(precision)),
                   1e9,
                   Effect::Numerics,
                   "precision",
@@ -214,18 +232,30 @@ class Maker {
 
   void add_loader_options() {
     const double waits = std::min(0.95, wait_ / step_);
-    if (job_.workers > 0)
-      for (int prefetch : {4, 8})
-        if (prefetch > job_.prefetch)
-          add({"",
-               {{"model.train_ds.prefetch_factor", std::to_string(prefetch)}},
-               0.0,
-               1 / (1 - waits) - 1,
-               Effect::Nothing,
-               "prefetch",
-               "prefetch_factor",
-               std::to_string(job_.prefetch),
-               std::to_string(prefetch)});
+    for (int prefetch : {4, 8}) {
+      if (prefetch <= job_.prefetch) continue;
+      Candidate c{"",
+                  {{"model.train_ds.prefetch_factor", std::to_string(prefetch)}},
+                  0.0,
+                  1 / (1 - waits) - 1,
+                  Effect::Nothing,
+                  "prefetch",
+                  "prefetch_factor",
+                  std::to_string(job_.prefetch),
+                  std::to_string(prefetch)};
+      if (job_.workers == 0) c.not_tried = "the job has no workers that could be ahead";
+      add(std::move(c));
+    }
+    if (job_.has_cuda)
+      add({"",
+           {{"model.train_ds.pin_memory", job_.pin_memory ? "false" : "true"}},
+           0.0,
+           1e9,
+           Effect::Nothing,
+           "pin_memory",
+           "pin_memory",
+           job_.pin_memory ? "true" : "false",
+           job_.pin_memory ? "false" : "true"});
     if (job_.cache != "memory") {
       const double saved = o_.seen.stage(measure::Stage::Read) + o_.seen.stage(measure::Stage::Decode);
       const double paid = job_.workers == 0 ? saved : 0.75 * saved / std::max(1, machine_.allowed_cpus);
@@ -365,8 +395,8 @@ std::optional<Setting> larger_pieces(const JobView& job) {
   if (job.bounded_by_length) return std::nullopt;
   const int64_t rows = 4 * (job.micro_batch_size > 0 ? std::min(job.micro_batch_size, job.batch_size) : job.batch_size);
   const int64_t batch = std::max(job.batch_size, rows);
-  Setting values = rebatched(job, batch, std::max<int64_t>(1, job.effective_batch() / batch));
-  values[kMicro] = std::to_string(rows);
+  Setting values = batch_of(batch, std::max<int64_t>(1, job.effective_batch() / batch));
+  values[kMicroPath] = std::to_string(rows);
   return values;
 }
 
@@ -380,27 +410,15 @@ std::optional<int> other_threads(const JobView& job, const MachineFacts& machine
   return job.threads > 1 ? 1 : machine.allowed_cpus;
 }
 
-Setting rebatched(const JobView& job, int64_t batch, int64_t accumulate) {
-  Setting values = {
-      {kBatch, std::to_string(batch)}, {kMicro, std::to_string(batch)}, {kAccumulate, std::to_string(accumulate)}};
-  const double steps = static_cast<double>(job.effective_batch()) / static_cast<double>(batch * accumulate);
-  const double batches = static_cast<double>(job.batch_size) / static_cast<double>(batch);
-  const auto scaled = [](int64_t count, double by) {
-    return std::to_string(std::max<int64_t>(1, std::llround(static_cast<double>(count) * by)));
-  };
-  if (job.val_check_batches) values["trainer.val_check_interval"] = scaled(*job.val_check_batches, batches);
-  if (job.max_iters > 0) values["trainer.max_iters"] = scaled(job.max_iters, batches);
-  if (steps == 1.0) return values;
-  if (job.max_steps > 0 && job.max_iters == 0) values["trainer.max_steps"] = scaled(job.max_steps, steps);
-  if (job.warmup_steps) values["model.optim.sched.warmup_steps"] = scaled(*job.warmup_steps, steps);
-  if (job.schedule_steps) values["model.optim.sched.max_steps"] = scaled(*job.schedule_steps, steps);
-  if (job.scale_lr == "none") {
-    // Adam's step does not grow with the gradient, so its rate goes with the root (Malladi et al. 2022); SGD's with the
-    // batch (Goyal et al. 2017).
-    values["model.optim.scale_lr"] = job.optimizer == "sgd" ? "linear" : "sqrt";
-    values["model.optim.base_batch_size"] = std::to_string(job.effective_batch());
-  }
-  return values;
+std::optional<Setting> other_precision(const JobView& job, const MachineFacts& machine, const Allow& allow) {
+  if (!allow.numerics || job.pinned.count("trainer.precision") != 0) return std::nullopt;
+  std::string best;
+  for (const char* precision : {"32-true", "bf16-mixed", "16-mixed"})
+    if (precision != job.precision && (best.empty() || rate_of(machine, precision) > rate_of(machine, best)))
+      best = precision;
+  // Where matrix products are much slower, nothing around them makes up for it.
+  if (rate_of(machine, best) < 0.7 * rate_of(machine, job.precision)) return std::nullopt;
+  return precision_of(best);
 }
 
 std::vector<Candidate> make_candidates(const JobView& job, const Observed& observed, const MachineFacts& machine,

@@ -12,6 +12,13 @@
 
 namespace redline::tune {
 
+inline constexpr const char* kBatchPath = "model.train_ds.batch_size";
+inline constexpr const char* kMicroPath = "model.train_ds.micro_batch_size";
+inline constexpr const char* kAccumulatePath = "trainer.accumulate_grad_batches";
+inline constexpr const char* kThreadsPath = "trainer.intra_op_threads";
+inline constexpr const char* kValidationPath = "trainer.val_check_interval";
+inline constexpr const char* kSavePath = "exp_manager.checkpoint_callback_params.every_n_train_steps";
+
 // What the user lets the tuner change besides speed. Rounding (threads, micro-batches) needs no word: it is proved.
 struct Allow {
   bool numerics = false, order = false, optimisation = false;
@@ -39,15 +46,16 @@ struct JobView {
   bool buckets = false, dynamic_padding = true, ragged = true, tarred = false, images = false, fast_decode = false;
   int num_buckets = 1;
   std::string cache = "none";
-  int64_t log_every_n_steps = 50, max_steps = -1, max_iters = 0;
-  std::optional<int64_t> val_check_batches, warmup_steps, schedule_steps;  // counts that a larger batch must shrink
+  bool pin_memory = false;
+  int64_t log_every_n_steps = 50, max_steps = -1, max_iters = 0, max_epochs = -1;
+  std::optional<int64_t> val_check_batches, warmup_steps, schedule_steps, constant_steps;
   std::string optimizer = "adamw", scale_lr = "none";
   bool monitors = false;
   int64_t monitor_every = 0;
   std::optional<int64_t> save_every_steps;
   int64_t samples = 0;  // of an epoch
   std::vector<Toggle> toggles;
-  std::set<std::string> pinned;  // switches typed by the user: kept
+  std::set<std::string> pinned;  // options typed by the user: kept
   bool has_cuda = false;
   int64_t effective_batch() const { return batch_size * accumulate; }
 };
@@ -56,17 +64,16 @@ struct JobView {
 std::optional<Setting> larger_pieces(const JobView& job);
 // A setting in length buckets; nullopt for a job that has nothing to gain from them or may not use them.
 std::optional<Setting> in_buckets(const JobView& job, const Allow& allow, const Setting& setting);
+// The most promising other precision for this machine's rates, with its switch; nullopt where none may gain or be used.
+std::optional<Setting> other_precision(const JobView& job, const MachineFacts& machine, const Allow& allow);
 // The other end of the threads: one, or all cores for a job that has one; nullopt where there is only one core.
 std::optional<int> other_threads(const JobView& job, const MachineFacts& machine);
 
 std::vector<Candidate> make_candidates(const JobView& job, const Observed& observed, const MachineFacts& machine,
                                        const Allow& allow, const PlanModel& plans);
 
-// The values that keep a job's meaning (samples per validation, warm-up, length of the run) when a batch of `batch` and
-// an accumulation of `accumulate` replace the job's own.
-Setting rebatched(const JobView& job, int64_t batch, int64_t accumulate);
-
-// Cadences that cost more than `share` of the time, set to what stays below it.
+// Cadences that cost more than `share` of the time, set to what stays below it; in a run that validates or saves,
+// at least twice.
 std::vector<Candidate> cadence_candidates(const JobView& job, const Observed& observed, double share);
 
 }  // namespace redline::tune

@@ -95,16 +95,16 @@ TEST(Candidates, WithoutBatchStatisticsAStepIsSplitFreely) {
   }
 }
 
-TEST(Candidates, ALargerBatchKeepsTheRunsMeaning) {
-  const Setting same = rebatched(speech_job(), 8, 2);  // the same 16 samples per step
-  EXPECT_EQ(same.at("trainer.val_check_interval"), "200");
-  EXPECT_EQ(same.count("trainer.max_steps"), 0u);
-  EXPECT_EQ(same.count("model.optim.scale_lr"), 0u);
-  const Setting larger = rebatched(speech_job(), 8, 8);
-  EXPECT_EQ(larger.at("trainer.max_steps"), "100");
-  EXPECT_EQ(larger.at("model.optim.sched.warmup_steps"), "50");
-  EXPECT_EQ(larger.at("model.optim.scale_lr"), "sqrt");
-  EXPECT_EQ(larger.at("model.optim.base_batch_size"), "16");
+TEST(Candidates, ABatchIsNotTriedWhereItWouldMoveWhatWasTyped) {
+  JobView job = speech_job();
+  job.accumulate = 1;
+  job.pinned = {"trainer.max_steps"};
+  const auto all = candidates_of(job, observed(), two_cores(), {false, false, true}, half_padding);
+  EXPECT_THAT(find(all, "batch_size", "8")->not_tried, HasSubstr("trainer.max_steps"));
+  // The same step cut otherwise has as many of them.
+  job.accumulate = 8;
+  const auto split = candidates_of(job, observed(), two_cores(), {false, false, true}, half_padding);
+  EXPECT_EQ(find(split, "batch_size", "8 x 2")->not_tried, "");
 }
 
 TEST(Candidates, WorkersAndThreadsMoveTogetherWithinTheCores) {
@@ -170,6 +170,39 @@ TEST(Candidates, CadencesAreSolvedFromTheirCost) {
   const Candidate* validation = find(all, "val_check_interval", "1600");
   ASSERT_NE(validation, nullptr);  // 2 s in 100 steps of 1 s: half as often is 1 %
   EXPECT_NEAR(validation->predicted_gain, 0.01 / 1.06, 1e-3);
+  // However dear, a run of 400 steps in 8 batches each keeps two validations; one that has no more keeps what it has.
+  o.costs.validate = 100;
+  EXPECT_NE(find(cadence_candidates(job, o, 0.01), "val_check_interval", "1600"), nullptr);
+  job.max_steps = 200;
+  EXPECT_EQ(find(cadence_candidates(job, o, 0.01), "val_check_interval", "1600"), nullptr);
+}
+
+TEST(Candidates, APrecisionMakesItemsCheaperButNotThePieces) {
+  const auto plan = [](const Setting& setting) -> std::optional<PlanShape> {
+    const auto rows = setting.find("model.train_ds.micro_batch_size");
+    return PlanShape{0.5, rows == setting.end() ? 8.0 : 16.0 / std::stod(rows->second), 16};
+  };
+  JobView job = speech_job();
+  job.batch_statistics = false;
+  MachineFacts machine = two_cores();
+  machine.gemm_bf16_gflops = 200;
+  const Allow allow{true, false, false};
+  ASSERT_TRUE(other_precision(job, machine, allow).has_value());
+  EXPECT_EQ(other_precision(job, machine, allow)->at("trainer.precision"), "bf16-mixed");
+  EXPECT_FALSE(other_precision(job, two_cores(), allow));  // slower here
+  EXPECT_FALSE(other_precision(job, machine, {}));         // no consent
+  Observed o = observed();
+  o.larger = {*larger_pieces(job), 1.3};
+  o.precise = {combine(*larger_pieces(job), *other_precision(job, machine, allow)), 1.5};
+  const auto all = candidates_of(job, o, machine, allow, plan);
+  const Candidate* precise = find(all, "precision", "bf16-mixed");
+  ASSERT_NE(precise, nullptr);
+  EXPECT_TRUE(precise->shapes_plan);
+  // As raced on top of larger pieces; alone less, since the pieces are not cheaper.
+  const PlanModel model(o, plan);
+  EXPECT_NEAR(model.gain(o.precise->setting), 1.3 * 1.5 - 1, 1e-9);
+  EXPECT_GT(precise->predicted_gain, 0.1);
+  EXPECT_LT(precise->predicted_gain, 0.5);
 }
 
 TEST(Candidates, AnOptionWithoutARuleIsTriedTheOtherWayRound) {

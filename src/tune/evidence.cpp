@@ -14,11 +14,6 @@ using config::Effect;
 
 namespace {
 
-// Not another order of the same additions but other numbers: rounding noise of the reference says nothing about them.
-bool changes_numbers(const Candidate& candidate) {
-  return candidate.values.count("trainer.precision") != 0 || candidate.values.count("model.train_ds.decode") != 0;
-}
-
 double samples_per_step(const LossCurve& curve) {
   double sum = 0;
   for (double samples : curve.samples) sum += samples;
@@ -56,12 +51,17 @@ measure::CertificateKind kind_of(CertificateVerdict verdict) {
 
 }  // namespace
 
-Effect strongest_effect(const std::vector<Candidate>& members) {
-  Effect strongest = Effect::Nothing;
-  for (const Candidate& member : members)
-    strongest = std::max(strongest, changes_numbers(member) ? std::max(member.effect, Effect::Order) : member.effect);
-  return strongest;
+bool proved_step_by_step(const Candidate& candidate) {
+  const bool other_numbers =
+      candidate.values.count("trainer.precision") != 0 || candidate.values.count("model.train_ds.decode") != 0;
+  return candidate.effect <= Effect::Numerics && !other_numbers;
 }
+
+int64_t least_curve_steps(double factor) {
+  return static_cast<int64_t>(std::ceil(static_cast<double>(kLeastCurveSteps) * std::max(1.0, factor) - 1e-9));
+}
+
+int curve_runs(const EvidenceOptions& options) { return options.seeds + 2; }
 
 LossCurve run_losses(const JobSource& jobs, const Setting& setting, const std::vector<std::string>& typed,
                      int64_t steps, bool perturb) {
@@ -96,93 +96,147 @@ std::vector<double> per_samples(const LossCurve& curve, double bin_samples, size
 
 namespace {
 
-LossCurve reference_losses(const JobSource& jobs, const EvidenceOptions& options, const std::vector<std::string>& typed,
-                           bool perturb = false) {
-  const std::string key =
-      fmt::format("{} {} {}", options.steps, perturb ? "perturbed" : "", typed.empty() ? std::string() : typed[0]);
+LossCurve reference_losses(const JobSource& jobs, const EvidenceOptions& options, int64_t steps,
+                           const std::string& typed = {}, bool perturb = false) {
+  const std::string key = fmt::format("{} {} {}", steps, perturb ? "perturbed" : "", typed);
   if (options.known != nullptr)
     if (const auto found = options.known->find(key); found != options.known->end()) return found->second;
-  LossCurve curve = run_losses(jobs, {}, typed, options.steps, perturb);
+  const auto words = typed.empty() ? std::vector<std::string>() : std::vector<std::string>{typed};
+  LossCurve curve = run_losses(jobs, {}, words, steps, perturb);
   if (options.known != nullptr) (*options.known)[key] = curve;
   return curve;
 }
 
-}  // namespace
+LossCurve winner_losses(const JobSource& jobs, const Setting& winner, const EvidenceOptions& options, int64_t steps) {
+  return options.run_winner ? options.run_winner(winner, steps) : run_losses(jobs, winner, {}, steps);
+}
 
-measure::Certificate certify_curve(const JobSource& jobs, const std::function<LossCurve(int64_t)>& run_winner,
-                                   Effect effect, bool same_samples, const EvidenceOptions& options) {
-  CertificateEvidence evidence;
-  evidence.effect = effect;
-  evidence.same_samples_per_epoch = same_samples;
-  measure::Certificate certificate;
-  certificate.consent = options.consent;
-  const bool exact = effect == Effect::Nothing || effect == Effect::Numerics;
-  const LossCurve reference = reference_losses(jobs, options, {});
-  std::string source;
-  if (exact) {
-    const LossCurve winner = run_winner(options.steps);
-    evidence.reference = reference.losses;
-    evidence.winner = winner.losses;
-    const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine, {true, false});
-    const int64_t threads = job->trainer().intra_op_threads.value();
-    const int64_t other = threads > 1 ? threads - 1 : 2;
-    evidence.reference_noise.push_back(
-        reference_losses(jobs, options, {fmt::format("trainer.intra_op_threads={}", other)}).losses);
-    evidence.reference_noise.push_back(reference_losses(jobs, options, {}, /*perturb=*/true).losses);
-    source = fmt::format("the reference with {} instead of {} threads, and with every weight's last bit moved", other,
+struct Evidence {
+  CertificateEvidence runs;
+  int64_t steps = 0, samples = 0;
+  std::string name, source;  // of the check and of its tolerance
+};
+
+Evidence step_by_step(const JobSource& jobs, const Setting& winner, const EvidenceOptions& options) {
+  Evidence e;
+  e.runs.effect = Effect::Numerics;
+  const LossCurve reference = reference_losses(jobs, options, options.steps);
+  const LossCurve mine = winner_losses(jobs, winner, options, options.steps);
+  e.runs.reference = reference.losses;
+  // Losses of equal bits over other samples would be luck; how many samples a step had must agree too.
+  if (mine.samples == reference.samples) e.runs.winner = mine.losses;
+  const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine, {true, false});
+  const int64_t threads = job->trainer().intra_op_threads.value();
+  const int64_t other = threads > 1 ? threads - 1 : 2;
+  e.runs.reference_noise = {
+      reference_losses(jobs, options, options.steps, fmt::format("{}={}", kThreadsPath, other)).losses,
+      reference_losses(jobs, options, options.steps, {}, /*perturb=*/true).losses};
+  e.steps = options.steps;
+  for (const double samples : reference.samples) e.samples += static_cast<int64_t>(samples);
+  e.name = fmt::format("loss of steps 1..{}", options.steps);
+  e.source = fmt::format("the reference with {} instead of {} threads, and with every weight's last bit moved", other,
                          threads);
-    // Losses of equal bits over other samples would be luck; how many samples a step had must agree too.
-    if (winner.samples != reference.samples) evidence.winner.clear();
-  } else {
-    // Enough steps of the winner for the same samples; the larger step is the bin.
-    const LossCurve first = run_winner(1);
-    const double mine = samples_per_step(first), theirs = samples_per_step(reference);
-    const double total = theirs * static_cast<double>(options.steps), bin = std::max(mine, theirs);
-    const auto bins = static_cast<size_t>(std::max(1.0, std::floor(total / bin + 1e-9)));
-    const LossCurve winner = run_winner(static_cast<int64_t>(std::ceil(bin * static_cast<double>(bins) / mine)));
-    evidence.reference = per_samples(reference, bin, bins);
-    evidence.winner = per_samples(winner, bin, bins);
-    for (int seed = 1; seed <= options.seeds; ++seed)
-      evidence.reference_seeds.push_back(
-          per_samples(reference_losses(jobs, options, {fmt::format("seed={}", 1000 + seed)}), bin, bins));
-    source = fmt::format("{} other seeds of the reference", options.seeds);
+  return e;
+}
+
+Evidence by_the_curve(const JobSource& jobs, const Setting& winner, Effect effect, const EvidenceOptions& options) {
+  Evidence e;
+  e.runs.effect = effect;
+  const LossCurve reference = reference_losses(jobs, options, options.curve_steps);
+  // Enough steps of the winner for the same samples; the larger step is the bin.
+  const double mine = samples_per_step(winner_losses(jobs, winner, options, 1)), theirs = samples_per_step(reference);
+  const double bin = std::max(mine, theirs);
+  const auto bins =
+      static_cast<size_t>(std::max(1.0, std::floor(theirs * static_cast<double>(options.curve_steps) / bin + 1e-9)));
+  const double total = bin * static_cast<double>(bins);
+  auto steps = static_cast<int64_t>(std::ceil(total / mine - 1e-9));
+  LossCurve curve = winner_losses(jobs, winner, options, steps);
+  // Where batches are bounded by length, the first step may have held more than most.
+  if (const double seen = samples_per_step(curve) * static_cast<double>(curve.samples.size());
+      !curve.samples.empty() && seen < total - 0.5) {
+    steps = static_cast<int64_t>(std::ceil(1.1 * total / seen * static_cast<double>(steps)));
+    curve = winner_losses(jobs, winner, options, steps);
   }
-  const CertificateJudgement judgement = judge_certificate(evidence);
+  e.runs.reference = per_samples(reference, bin, bins);
+  e.runs.winner = per_samples(curve, bin, bins);
+  for (int seed = 1; seed <= options.seeds; ++seed)
+    e.runs.reference_seeds.push_back(per_samples(
+        reference_losses(jobs, options, options.curve_steps, fmt::format("seed={}", 1000 + seed)), bin, bins));
+  e.steps = options.curve_steps;
+  e.samples = static_cast<int64_t>(total);
+  e.name = fmt::format("loss at {} samples", e.samples);
+  e.source = fmt::format("{} other seeds of the reference", options.seeds);
+  return e;
+}
+
+measure::Certificate judged(const Evidence& evidence, Effect effect, bool consent) {
+  const CertificateJudgement judgement = judge_certificate(evidence.runs);
+  measure::Certificate certificate;
   certificate.kind = kind_of(judgement.verdict);
   certificate.reason = judgement.sentence;
-  if (certificate.kind == measure::CertificateKind::TrainsDifferently && !options.consent) {
+  if (certificate.kind == measure::CertificateKind::TrainsDifferently && !consent) {
     certificate.kind = measure::CertificateKind::Different;
     certificate.reason += " Nobody allowed that (--allow optimisation).";
   }
+  certificate.consent = consent;
   certificate.effects = {config::effect_name(effect)};
-  certificate.steps = options.steps;
-  for (double samples : reference.samples) certificate.samples += static_cast<int64_t>(samples);
-  certificate.reference_losses = evidence.reference;
-  certificate.candidate_losses = evidence.winner;
+  certificate.steps = evidence.steps;
+  certificate.samples = evidence.samples;
+  certificate.reference_losses = evidence.runs.reference;
+  certificate.candidate_losses = evidence.runs.winner;
   if (judgement.first_outside > 0) certificate.first_different_step = judgement.first_outside;
-  certificate.checks.push_back({exact ? fmt::format("loss of steps 1..{}", options.steps)
-                                      : fmt::format("loss at {} samples", certificate.samples),
-                                judgement.largest_difference, judgement.tolerance, source, certificate.accepted()});
-  if (effect == Effect::Order)
-    certificate.checks.push_back({"samples of an epoch", same_samples ? 0.0 : 1.0, 0, "the plans", same_samples});
+  certificate.checks = {
+      {evidence.name, judgement.largest_difference, judgement.tolerance, evidence.source, certificate.accepted()}};
   return certificate;
 }
 
-measure::Certificate certify(const JobSource& jobs, const Setting& winner, Effect effect,
-                             const EvidenceOptions& options) {
-  bool same = true;
-  if (effect == Effect::Order) {
-    const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine, {true, false});
-    same = same_samples(jobs, *job->build_task(), {}, winner);
+}  // namespace
+
+Proof certify(const JobSource& jobs, const std::vector<Candidate>& members, const EvidenceOptions& options) {
+  Setting exact, winner;
+  Effect effect = Effect::Nothing;
+  bool all_exact = true, any_exact = false;
+  for (const Candidate& member : members) {
+    winner = combine(winner, member.values);
+    const bool step_by_step = proved_step_by_step(member);
+    if (step_by_step) exact = combine(exact, member.values);
+    any_exact = any_exact || step_by_step;
+    all_exact = all_exact && step_by_step;
+    effect = std::max(effect, step_by_step ? member.effect : std::max(member.effect, Effect::Order));
   }
-  measure::Certificate certificate = certify_curve(
-      jobs, [&](int64_t steps) { return run_losses(jobs, winner, {}, steps); }, effect, same, options);
+  Proof proof;
+  if (all_exact) {
+    proof.certificate = judged(step_by_step(jobs, winner, options), effect, options.consent);
+    proof.failed_step_by_step = !proof.certificate.accepted();
+  } else {
+    std::vector<measure::CertificateCheck> before;
+    if (any_exact) {
+      const measure::Certificate first = judged(step_by_step(jobs, exact, options), Effect::Numerics, options.consent);
+      before = first.checks;
+      if (!first.accepted()) {
+        proof = {first, true};
+        proof.certificate.reason =
+            fmt::format("'{}' alone should change nothing but rounding. {}", setting_text(exact), first.reason);
+        return proof;
+      }
+    }
+    Evidence evidence = by_the_curve(jobs, winner, effect, options);
+    const bool order = effect == Effect::Order;
+    if (order) {
+      const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine, {true, false});
+      evidence.runs.same_samples_per_epoch = same_samples(jobs, *job->build_task(), {}, winner);
+    }
+    proof.certificate = judged(evidence, effect, options.consent);
+    const bool same = evidence.runs.same_samples_per_epoch;
+    if (order) proof.certificate.checks.push_back({"samples of an epoch", same ? 0.0 : 1.0, 0, "the plans", same});
+    proof.certificate.checks.insert(proof.certificate.checks.end(), before.begin(), before.end());
+  }
   const auto hash = [&](const Setting& setting) {
     return train::Job::read(jobs.registry, jobs.with(setting), jobs.machine, {true, false})->config_hash();
   };
-  certificate.reference_hash = hash({});
-  certificate.candidate_hash = hash(winner);
-  return certificate;
+  proof.certificate.reference_hash = hash({});
+  proof.certificate.candidate_hash = hash(winner);
+  return proof;
 }
 
 }  // namespace redline::tune

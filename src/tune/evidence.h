@@ -13,10 +13,6 @@
 
 namespace redline::tune {
 
-// What the winner's switches change, the strongest of them; a precision is held to the curve like an order, since its
-// rounding is not the reference's.
-config::Effect strongest_effect(const std::vector<Candidate>& members);
-
 // Losses of a job's first steps from the seed's own weights, and how many samples each step saw.
 struct LossCurve {
   std::vector<double> losses, samples;
@@ -27,19 +23,35 @@ LossCurve run_losses(const JobSource& jobs, const Setting& setting, const std::v
 using ReferenceCurves = std::map<std::string, LossCurve>;
 
 struct EvidenceOptions {
-  int64_t steps = 10;                // of the reference
-  int seeds = 3;                     // besides the reference's own, for order and optimisation
+  int64_t steps = 10;                // step by step, for switches that change nothing but rounding
+  int64_t curve_steps = 40;          // of the reference, for the others
+  int seeds = 3;                     // besides the reference's own
   bool consent = false;              // to optimisation
   ReferenceCurves* known = nullptr;  // may be null
+  // Runs the winner; none: run_losses. Negative controls put a sabotaged training here.
+  std::function<LossCurve(const Setting& setting, int64_t steps)> run_winner{};
 };
+
+// Fewer steps of a winner show little of what its updates do: its first loss comes before any.
+inline constexpr int64_t kLeastCurveSteps = 8;
+// A proof by the curve of a winner whose step holds `factor` times the reference's samples: steps of the reference, and
+// how many such runs it takes in all, the winner's counted as one.
+int64_t least_curve_steps(double factor);
+int curve_runs(const EvidenceOptions& options);
+
+// Whether a switch is held to the reference step by step. One that makes other numbers (a precision, another decoder)
+// is not: rounding noise of the reference says nothing about it.
+bool proved_step_by_step(const Candidate& candidate);
 
 // Mean losses per bin of `bin_samples` samples: curves of different batches on one scale.
 std::vector<double> per_samples(const LossCurve& curve, double bin_samples, size_t bins);
 
-measure::Certificate certify(const JobSource& jobs, const Setting& winner, config::Effect effect,
-                             const EvidenceOptions& options);
-// The same with a winner that someone else runs (negative controls).
-measure::Certificate certify_curve(const JobSource& jobs, const std::function<LossCurve(int64_t steps)>& run_winner,
-                                   config::Effect effect, bool same_samples, const EvidenceOptions& options);
+struct Proof {
+  measure::Certificate certificate;
+  bool failed_step_by_step = false;  // rejected for a switch that should have changed nothing but rounding
+};
+// The members of a winner: those that change nothing but rounding step by step, by themselves, then all of them by the
+// curve when there are others.
+Proof certify(const JobSource& jobs, const std::vector<Candidate>& members, const EvidenceOptions& options);
 
 }  // namespace redline::tune

@@ -10,7 +10,7 @@ namespace redline::tune {
 
 config::RequestSource JobSource::with(const Setting& setting) const {
   config::RequestSource changed = source;
-  for (const auto& [path, value] : setting) {
+  for (const auto& [path, value] : combine(base, complete ? complete(setting) : setting)) {
     if (path == kPresetKey)
       changed.preset = value;
     else
@@ -47,10 +47,13 @@ JobView view_job(const train::Job& job, task::Task& task) {
   view.log_every_n_steps = trainer.log_every_n_steps;
   view.max_steps = trainer.max_steps;
   view.max_iters = trainer.max_iters.value_or(0);
+  view.max_epochs = trainer.max_epochs;
+  view.pin_memory = data.pin_memory;
   view.val_check_batches = train::parse_count_or_share(trainer.val_check_interval, "trainer.val_check_interval").count;
   if (job.optim().sched) {
     view.warmup_steps = job.optim().sched->warmup_steps;
     view.schedule_steps = job.optim().sched->max_steps;
+    view.constant_steps = job.optim().sched->constant_steps;
   }
   view.optimizer = job.optim().name;
   view.scale_lr = job.optim().scale_lr;
@@ -61,8 +64,8 @@ JobView view_job(const train::Job& job, task::Task& task) {
   view.save_every_steps = job.exp_manager().checkpoint_callback_params.every_n_train_steps;
   view.has_cuda = job.machine().has_cuda;
   for (const config::ResolvedValue& value : job.resolved().values()) {
-    if (value.row == nullptr || !value.row->tunable) continue;
     if (value.origin.kind == config::OriginKind::Flag) view.pinned.insert(value.path);
+    if (value.row == nullptr || !value.row->tunable) continue;
     if (value.row->type == "bool" && !has_rule(value.path.substr(value.path.rfind('.') + 1)))
       view.toggles.push_back({value.path, value.value.text() == "true", value.row->effect});
   }
@@ -144,9 +147,7 @@ bool same_samples(const JobSource& jobs, const task::Task& task, const Setting& 
   return few_dropped && std::ranges::equal(plans[0].planner->kept(), plans[1].planner->kept());
 }
 
-double samples_of_run(const train::Job& job, int64_t steps_per_epoch) {
-  const auto per_step = static_cast<double>(std::max<int64_t>(1, job.train_ds().batch_size.value()) *
-                                            job.trainer().accumulate_grad_batches);
+double samples_of_run(const train::Job& job, int64_t steps_per_epoch, double per_step) {
   double steps = job.trainer().max_steps > 0 ? static_cast<double>(job.trainer().max_steps) : 0;
   if (job.trainer().max_epochs > 0) {
     const auto by_epochs = static_cast<double>(job.trainer().max_epochs * steps_per_epoch);

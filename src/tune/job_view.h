@@ -1,6 +1,8 @@
 // A job's values and plans as the tuner's decisions need them.
 #pragma once
 
+#include <functional>
+
 #include "train/job/job.h"
 #include "tune/candidates.h"
 
@@ -11,6 +13,8 @@ struct JobSource {
   const task::Registry& registry;
   config::RequestSource source;
   MachineFacts machine;
+  Setting base{};                                     // under every setting: what makes the job fit its memory
+  std::function<Setting(const Setting&)> complete{};  // with_companions; none: settings are taken as they are
 
   // The user's job with `setting` on top (below what was typed).
   config::RequestSource with(const Setting& setting) const;
@@ -26,6 +30,6 @@ std::optional<PlanShape> plan_shape(const JobSource& jobs, const task::Task& tas
 bool same_samples(const JobSource& jobs, const task::Task& task, const Setting& a, const Setting& b);
 
 // Samples of the whole run: max_steps or max_epochs; one epoch when the job names no end.
-double samples_of_run(const train::Job& job, int64_t steps_per_epoch);
+double samples_of_run(const train::Job& job, int64_t steps_per_epoch, double samples_per_step);
 
 }  // namespace redline::tune

@@ -27,14 +27,7 @@ LedgerVerdict verdict_of(const Entry& entry) {
   return plain;
 }
 
-bool holds(const Setting& best, const Setting& values) {
-  return !values.empty() && std::all_of(values.begin(), values.end(), [&](const auto& value) {
-    const auto found = best.find(value.first);
-    return found != best.end() && found->second == value.second;
-  });
-}
-
-measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, const Setting& best) {
+measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, bool in_best) {
   const Candidate& c = entry.candidate;
   measure::LedgerEntry out;
   out.field = c.field;
@@ -44,7 +37,7 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, const
   if (!c.late) out.claim = guide_claim(task, c.field);  // no guide promises a gain for the way back
   out.add_one_in = entry.alone;
   out.reason = entry.note;
-  out.in_best = holds(best, c.values);
+  out.in_best = in_best;
   if (!c.not_measurable && !c.ledger_only && !c.unpredicted) out.predicted = 1 + c.predicted_gain;
   if (entry.removed) {
     const auto& e = *entry.removed;
@@ -61,6 +54,7 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, const
     out.reason = fmt::format("it can gain at most {:+.1f} %", 100 * c.ceiling);
   } else {
     out.verdict = LedgerVerdict::NotTried;
+    if (entry.state == EntryState::Untried) out.reason = "it is expected to lose; --full races it all the same";
     if (entry.state == EntryState::OutOfBudget) {
       out.reason = out.in_best ? "part of the best" : "the budget ended before its turn";
       if (entry.on_top)
@@ -74,15 +68,17 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, const
 
 }  // namespace
 
-measure::Ledger ledger_of(const Search& search, const std::string& task, const Setting& best) {
+measure::Ledger ledger_of(const Search& search, const std::string& task, std::span<const size_t> members) {
   measure::Ledger ledger;
-  for (const Entry& entry : search.entries()) ledger.entries.push_back(entry_of(entry, task, best));
+  for (size_t i = 0; i < search.entries().size(); ++i)
+    ledger.entries.push_back(
+        entry_of(search.entries()[i], task, std::find(members.begin(), members.end(), i) != members.end()));
   const auto rank = [](const measure::LedgerEntry& e) {
     return e.add_one_in ? e.add_one_in->ratio : e.verdict == LedgerVerdict::NotMeasurable ? -2.0 : -1.0;
   };
   std::stable_sort(ledger.entries.begin(), ledger.entries.end(),
                    [&](const auto& a, const auto& b) { return rank(a) > rank(b); });
-  ledger.bound_left = 1 + search.untested_gain();
+  if (search.unknown().empty()) ledger.bound_left = 1 + search.untested_gain();
   return ledger;
 }
 

@@ -9,8 +9,8 @@
 
 namespace redline::tune {
 
-// `best` is what was certified and confirmed; it may be less than the search's own best.
-measure::Ledger ledger_of(const Search& search, const std::string& task, const Setting& best);
+// `members` of the search's entries are what was certified and confirmed; it may be less than the search's own best.
+measure::Ledger ledger_of(const Search& search, const std::string& task, std::span<const size_t> members);
 
 // What a fresh interleaved run should find, from the confirming blocks: their interval, widened for the noise of that
 // other run, at least 1.5 % to either side, and for a machine that is not always equally fast. `reference_seconds` is

@@ -53,7 +53,7 @@ TEST(Ledger, SaysWhatWasFoundInTheIssuesWords) {
   candidates.push_back(forbidden);
   Search search(candidates, SearchOptions());
   run(search, {{"faster", 0.3}, {"slower", -0.3}, {"fails", -1}, {"nothing", 0.0}}, 0.01, 2);
-  const measure::Ledger ledger = ledger_of(search, "speech_ssl", search.best());
+  const measure::Ledger ledger = ledger_of(search, "speech_ssl", search.members());
   EXPECT_EQ(find(ledger, "faster").verdict, LedgerVerdict::Faster);
   EXPECT_TRUE(find(ledger, "faster").in_best);
   EXPECT_NEAR(*find(ledger, "faster").prediction_error_points(), -10, 3);
@@ -81,7 +81,7 @@ TEST(Ledger, FalseGainsAreRare) {
           candidates,
           {.budget_seconds = 1e6, .least_gain = 0.02, .race = {}, .leave_one_out = true, .hopeless_ratio = 0.85});
       run(search, gains, noise, 100 + seed);
-      for (const auto& entry : ledger_of(search, "", search.best()).entries) {
+      for (const auto& entry : ledger_of(search, "", search.members()).entries) {
         claims += entry.verdict == LedgerVerdict::Faster;
         ++entries;
       }

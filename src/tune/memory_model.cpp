@@ -28,7 +28,7 @@ bool MemoryModel::infeasible(int64_t micro_batch, int64_t limit_bytes, double ma
 }
 
 int64_t MemoryModel::largest_that_ran() const {
-  int64_t largest = 0;
+  int64_t largest = -1;
   for (const auto& [size, bytes] : ran_) largest = std::max(largest, size);
   return largest;
 }

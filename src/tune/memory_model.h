@@ -16,7 +16,7 @@ class MemoryModel {
   bool infeasible(int64_t micro_batch, int64_t limit_bytes, double margin = 0.1) const;
   // Least-squares line through the sizes that ran; 0 with fewer than two distinct ones.
   int64_t predicted_bytes(int64_t micro_batch) const;
-  int64_t largest_that_ran() const;
+  int64_t largest_that_ran() const;  // -1: none
 
  private:
   std::vector<std::pair<int64_t, int64_t>> ran_;

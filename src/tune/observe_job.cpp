@@ -18,38 +18,43 @@ namespace {
 
 constexpr double kObserveShare = 0.08, kLeastSeconds = 1.6;  // of the budget; without one
 constexpr int64_t kLeastSteps = 8, kMostObservedSteps = 80;
-constexpr double kStepsOfOneTrial = 16;  // two settings, warm-up, a block, and its share of the proof
+constexpr double kStepsOfOneTrial = 64;  // what is observed, one race, its proof and its confirmation
 
-// The limit holds for training the longest samples, the optimiser's state included.
-void check_memory(const JobSource& jobs, train::Trial& trial, int64_t memory_bytes) {
-  if (memory_bytes <= 0) return;
+// The limit holds for training the longest samples, the optimiser's state included. How many of them fit at once; as
+// many as the job takes when these do.
+int64_t rows_that_fit(const JobSource& jobs, train::Trial& trial, int64_t memory_bytes) {
   const int64_t rows = train::rows_at_once(trial.job());
+  if (memory_bytes <= 0) return rows;
   device::memory::set_limit(memory_bytes);
-  try {
-    trial.longest_batch_peak_bytes();
-    return;
-  } catch (const c10::OutOfMemoryError&) {
-    trial.task().module().zero_grad(/*set_to_none=*/true);
-  }
-  // Does one sample fit?
-  Setting one = {{"model.train_ds.micro_batch_size", "1"}};
-  if (trial.task().batch_statistics())
-    one = {{"model.train_ds.batch_size", "1"}, {"model.train_ds.micro_batch_size", "1"}};
   const std::string limit = format_bytes(static_cast<uint64_t>(memory_bytes));
-  try {
-    const auto job = train::Job::read(jobs.registry, jobs.with(one), jobs.machine, {true, false});
-    train::longest_batch_peak(*job, trial.task());
+  const auto fits = [&](int64_t count) {
+    const Setting values = {{kBatchPath, std::to_string(count)}, {kMicroPath, std::to_string(count)}};
+    bool fit = true;
+    try {
+      const auto job = train::Job::read(jobs.registry, jobs.with(values), jobs.machine, {true, false});
+      train::longest_batch_peak(count == rows ? trial.job() : *job, trial.task());
+    } catch (const c10::OutOfMemoryError&) {
+      fit = false;
+    }
     trial.task().module().zero_grad(/*set_to_none=*/true);
+    return fit;
+  };
+  int64_t fitting = rows;
+  while (!fits(fitting)) {
+    if (fitting <= 1)
+      throw ConfigError(fmt::format(
+          "--memory {} is below what a single sample of the longest kind needs; raise it, shorten the samples or use "
+          "a smaller model.",
+          limit));
+    fitting /= 2;
+  }
+  try {
+    trial.time_validation();
   } catch (const c10::OutOfMemoryError&) {
     throw ConfigError(fmt::format(
-        "--memory {} is below what a single sample of the longest kind needs; raise it, shorten the samples or use a "
-        "smaller model.",
-        limit));
+        "--memory {} does not hold a validation; lower model.validation_ds.batch_size or raise it.", limit));
   }
-  throw ConfigError(fmt::format(
-      "--memory {} does not hold the job as it is: {} samples of the longest kind at once need more, one alone fits. "
-      "Start from a smaller micro_batch_size.",
-      limit, rows));
+  return fitting;
 }
 
 [[noreturn]] void fails_at_once(const std::exception& error) {
@@ -83,8 +88,11 @@ JobObservation observe_job(const JobSource& jobs, std::optional<double> budget_s
         "A budget of {} is too short: one step of this job takes {}, one trial with its proof about {}. Give --budget "
         "{} or more.",
         format_seconds(*budget_seconds), format_seconds(first_step), format_seconds(kStepsOfOneTrial * first_step),
-        format_seconds(10 * kStepsOfOneTrial * first_step)));
-  check_memory(jobs, *trial, memory_bytes);
+        format_seconds(4 * kStepsOfOneTrial * first_step)));
+  if (const int64_t rows = rows_that_fit(jobs, *trial, memory_bytes); rows != train::rows_at_once(trial->job())) {
+    result.rows_that_fit = rows;
+    return result;
+  }
   result.memory_limit = memory_bytes > 0 ? memory_bytes : device::memory::limit();
   const double seconds = budget_seconds ? kObserveShare * *budget_seconds : kLeastSeconds;
   const auto steps =

@@ -29,6 +29,8 @@ struct Observed {
   std::optional<Raced> larger;
   // These in length buckets, raced against these: what the padding that goes had cost.
   std::optional<Raced> bucketed;
+  // Larger pieces in another precision, raced against larger pieces: what it does to the cost of an item.
+  std::optional<Raced> precise;
   CadenceCosts costs;
   CadenceRates rates;
 };

@@ -10,11 +10,13 @@ PlanModel::PlanModel(const Observed& observed, PlanShapeOf plan_shape)
     : o_(observed), plan_shape_(std::move(plan_shape)) {
   const auto& seen = o_.seen;
   compute_ = seen.phase(Phase::Forward).seconds_per_step + seen.phase(Phase::Backward).seconds_per_step;
-  cadence_ = cadence_seconds_per_step(o_.costs, o_.rates);
+  const double cadence = cadence_seconds_per_step(o_.costs, o_.rates);
+  per_step_ =
+      seen.phase(Phase::Optimiser).seconds_per_step + o_.costs.log * o_.rates.log + o_.costs.monitor * o_.rates.monitor;
   double bare = seen.step_seconds;
   for (const Phase phase : {Phase::Log, Phase::Monitor, Phase::Validate, Phase::Checkpoint})
     bare -= seen.phase(phase).seconds_per_step;
-  step_ = std::max(1e-9, bare) + cadence_;
+  step_ = std::max(1e-9, bare) + cadence;
   if (plan_shape_) reference_ = plan_shape_({});
   anchor();
 }
@@ -30,15 +32,29 @@ void PlanModel::anchor() {
   const auto larger = raced(o_.larger->setting, o_.larger->ratio);
   const auto bucketed = o_.bucketed ? raced(o_.bucketed->setting, o_.larger->ratio * o_.bucketed->ratio) : std::nullopt;
   if (larger) anchor_micro_batches(sample_cost(*reference_, compute_ / seen_samples()), *larger, bucketed, o_);
+  if (!larger || !o_.precise) return;
+  const double pieces = larger->pieces * o_.micro_batch_seconds;
+  const auto precise = raced(o_.precise->setting, o_.larger->ratio * o_.precise->ratio);
+  if (!precise || larger->seconds <= pieces) return;
+  precision_ = o_.precise->setting.at("trainer.precision");
+  precision_factor_ = std::clamp((precise->seconds - pieces) / (larger->seconds - pieces), 0.05, 20.0);
+}
+
+bool PlanModel::knows_precision(const std::string& precision) const {
+  return !precision_.empty() && precision == precision_;
+}
+
+double PlanModel::item_factor(const Setting& setting) const {
+  const auto found = setting.find("trainer.precision");
+  return found != setting.end() && knows_precision(found->second) ? precision_factor_ : 1.0;
 }
 
 double PlanModel::seen_samples() const { return std::max(1e-9, o_.seen.samples_per_step); }
 
-// Seconds of a sample outside forward and backward when a step has `samples`: the optimiser and the cadences come once
-// per step, all else with each sample.
+// Seconds of a sample outside forward and backward when a step has `samples`: the optimiser, the log and the monitor
+// come once per step, all else with each sample (validations and checkpoints too: with_companions sees to that).
 double PlanModel::around_compute(double samples) const {
-  const double per_step = o_.seen.phase(Phase::Optimiser).seconds_per_step + cadence_;
-  return std::max(0.0, step_ - compute_ - per_step) / seen_samples() + per_step / std::max(1.0, samples);
+  return std::max(0.0, step_ - compute_ - per_step_) / seen_samples() + per_step_ / std::max(1.0, samples);
 }
 
 SampleCost PlanModel::sample_cost(const PlanShape& shape, double seconds) const {
@@ -47,9 +63,10 @@ SampleCost PlanModel::sample_cost(const PlanShape& shape, double seconds) const 
           padded - o_.items_per_sample, seconds};
 }
 
-double PlanModel::fitted_compute(const PlanShape& shape) const {
+double PlanModel::fitted_compute(const PlanShape& shape, double item_factor) const {
   const SampleCost cost = sample_cost(shape, 0);
-  return cost.pieces * o_.micro_batch_seconds + cost.items * o_.item_seconds + cost.padding * o_.padding_seconds;
+  return cost.pieces * o_.micro_batch_seconds +
+         item_factor * (cost.items * o_.item_seconds + cost.padding * o_.padding_seconds);
 }
 
 // Both plans by the same fit: where that is off, most of it cancels.
@@ -59,7 +76,7 @@ double PlanModel::gain(const Setting& setting) const {
   const double reference = reference_ ? fitted_compute(*reference_) : 0;
   double gain = 0;
   if (shape && reference > 0) {
-    const double factor = std::clamp(fitted_compute(*shape) / reference, 0.1, 10.0);
+    const double factor = std::clamp(fitted_compute(*shape, item_factor(setting)) / reference, 0.05, 20.0);
     gain = step_ / seen_samples() / (around_compute(shape->samples_per_step) + factor * compute_ / seen_samples()) - 1;
   }
   return known_[setting] = gain;

@@ -1,6 +1,7 @@
 // What another plan of the same samples (larger pieces, buckets, padding) would gain: from its numbers of pieces and
 // padding, and from what those cost. Values that shape the plan are predicted together, since a larger batch pads more
-// and buckets take that away again. Pure; plans come in as a function.
+// and buckets take that away again; so is a precision, which makes items cheaper but not the pieces they come in. Pure;
+// plans come in as a function.
 #pragma once
 
 #include <functional>
@@ -22,6 +23,8 @@ class PlanModel {
   PlanModel(const Observed& observed, PlanShapeOf plan_shape);
   // 0.1 = a tenth faster than the reference; 0 where the plan cannot be made.
   double gain(const Setting& setting) const;
+  // Whether what a precision does to an item was raced; only then gain() can speak of it.
+  bool knows_precision(const std::string& precision) const;
   // A step of the whole run: what was observed, with the cadences at the rate they come.
   double step_seconds() const { return step_; }
 
@@ -30,12 +33,15 @@ class PlanModel {
   double seen_samples() const;
   double around_compute(double samples) const;
   SampleCost sample_cost(const PlanShape& shape, double seconds) const;
-  double fitted_compute(const PlanShape& shape) const;
+  double fitted_compute(const PlanShape& shape, double item_factor = 1) const;
+  double item_factor(const Setting& setting) const;
 
   Observed o_;
   PlanShapeOf plan_shape_;
   std::optional<PlanShape> reference_;
-  double compute_ = 0, cadence_ = 0, step_ = 0;
+  double compute_ = 0, per_step_ = 0, step_ = 0;
+  std::string precision_;        // that was raced
+  double precision_factor_ = 1;  // of an item's seconds
   mutable std::map<Setting, double> known_;
 };
 

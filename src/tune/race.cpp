@@ -77,14 +77,15 @@ RaceDecision Race::decide() const {
 
 double Race::deviation() const { return log_ratio(a_, b_).deviation; }
 
-double Race::believed_gain(double predicted, double prediction_error, double noise) const {
+Race::Belief Race::believed(double predicted, double prediction_error, double noise) const {
   const LogRatio r = log_ratio(a_, b_);
   const double variance = std::pow(std::max({0.02, noise, r.deviation}), 2) / static_cast<double>(a_.size());
   const double prior = std::pow(prediction_error, 2);
   std::vector<double> logs;
   for (size_t i = 0; i < a_.size(); ++i) logs.push_back(std::log(a_[i] / b_[i]));
   // The middle of the blocks: one that a neighbour held up must not choose.
-  return (predicted * variance + measure::median(logs) * prior) / (variance + prior);
+  return {(predicted * variance + measure::median(logs) * prior) / (variance + prior),
+          std::sqrt(variance * prior / (variance + prior))};
 }
 
 measure::RatioEstimate Race::estimate() const { return measure::compare_blocks(a_, b_); }

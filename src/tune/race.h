@@ -27,7 +27,10 @@ class Race {
   // B's gain on the log scale as it is best believed: the blocks, weighed against what was predicted, which is known to
   // `prediction_error`. Few blocks may agree by luck, so they are trusted no more than `noise`, the deviation that
   // blocks had in other races. For choosing, not for claiming.
-  double believed_gain(double predicted, double prediction_error, double noise) const;
+  struct Belief {
+    double gain = 0, deviation = 0;
+  };
+  Belief believed(double predicted, double prediction_error, double noise) const;
   double deviation() const;  // between blocks, on the log scale; requires two
   int blocks() const { return static_cast<int>(a_.size()); }
   const std::vector<double>& a() const { return a_; }

@@ -12,11 +12,28 @@ namespace redline::tune {
 namespace {
 constexpr int kMostCombinePasses = 2;
 constexpr double kLostGuess = 0.9;
-constexpr int kNeighbourBlocks = 4;        // most blocks of a race on top of a best that is only a guess yet
-constexpr int kMostBlocks = 64;            // of a race that stays undecided
-constexpr double kLaterError = 0.4;        // of the level before, each time the undecided are raced again
-constexpr double kLeastPromising = -0.1;   // expected to lose more than this on top of the guess: later, if at all
-constexpr double kPredictionError = 0.05;  // standard deviation of a predicted gain (docs/guides.md: ledgers)
+constexpr int kNeighbourBlocks = 4;       // most blocks of a race on top of a best that is only a guess yet
+constexpr int kMostBlocks = 64;           // of a race that stays undecided
+constexpr double kLaterError = 0.4;       // of the level before, each time the undecided are raced again
+constexpr double kLeastPromising = -0.1;  // expected to lose more than this on top of the guess: later, if at all
+constexpr double kOneSided = 1.645;       // 95 %
+
+// Standard deviation of a predicted gain on the log scale: what is predicted to change much is missed by more
+// (docs/guides.md: ledgers).
+double prediction_error(double predicted_log) { return 0.02 + 0.3 * std::abs(predicted_log); }
+double log_gain(double gain) { return std::log(std::max(0.1, 1 + gain)); }
+
+// Switches are added and taken out one by one, which needs each option to belong to one of them.
+void check_disjoint(const std::vector<Entry>& entries) {
+  std::map<std::string, std::string> owners;
+  for (const Entry& entry : entries)
+    for (const auto& [path, value] : entry.candidate.values) {
+      if (entry.candidate.ledger_only) continue;
+      const std::string& group = entry.candidate.group;
+      const auto [owner, added] = owners.try_emplace(path, group);
+      REDLINE_CHECK(added || owner->second == group, "two groups of switches must not set the same option");
+    }
+}
 }  // namespace
 
 Search::Search(std::vector<Candidate> candidates, SearchOptions options) : options_(options) {
@@ -33,6 +50,7 @@ Search::Search(std::vector<Candidate> candidates, SearchOptions options) : optio
     }
     entries_.push_back(std::move(entry));
   }
+  check_disjoint(entries_);
   order_.resize(entries_.size());
   std::iota(order_.begin(), order_.end(), size_t{0});
   std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
@@ -60,7 +78,7 @@ std::optional<Trial> Search::next(double spent_seconds) {
       entries_[racing_].alone = race_->estimate();
       entries_[racing_].state = EntryState::NotBetter;
       entries_[racing_].note = "the budget ended before this was decided";
-      entries_[racing_].undecided = !entries_[racing_].candidate.ledger_only;
+      entries_[racing_].open = left_open(racing_);
     }
     race_.reset();
     for (Entry& entry : entries_) {
@@ -88,9 +106,11 @@ void Search::report(std::optional<double> a_seconds, std::optional<double> b_sec
   Entry& entry = entries_[racing_];
   if (!a_seconds || !b_seconds) {
     entry.note = failure;
-    entry.undecided = false;
-    if (stage_ == Stage::AddOneIn || stage_ == Stage::Leftovers || stage_ == Stage::Combine)
+    entry.open.reset();
+    if (stage_ == Stage::AddOneIn || stage_ == Stage::Leftovers)
       entry.state = EntryState::Failed;
+    else
+      entry.failed_on_top = true;
     race_.reset();
     ++cursor_;
     return;
@@ -120,7 +140,7 @@ void Search::finish_guess(RaceDecision decision) {
     if (entries_[i].guessed && single_guess_ && race_->blocks() > 0) {  // this was its race alone
       entries_[i].alone = race_->estimate();
       entries_[i].state = better ? EntryState::Better : EntryState::NotBetter;
-      entries_[i].undecided = guess_undecided_;
+      if (guess_undecided_) entries_[i].open = left_open(i);
     }
     entries_[i].guessed = entries_[i].guessed && better;
     if (entries_[i].guessed) members_.push_back(i);
@@ -147,8 +167,8 @@ void Search::begin_neighbours() {
   queue_.clear();
   for (const size_t i : order_) {
     const Entry& entry = entries_[i];
-    if ((entry.state == EntryState::Untried || entry.undecided) && !entry.candidate.late &&
-        !entry.candidate.ledger_only && !is_member(i) && expected_on_top(i) >= kLeastPromising)
+    if ((entry.state == EntryState::Untried || entry.open) && !entry.candidate.late && !entry.candidate.ledger_only &&
+        !is_member(i) && expected_on_top(i) >= kLeastPromising)
       queue_.push_back(i);
   }
   std::stable_sort(queue_.begin(), queue_.end(),
@@ -183,12 +203,23 @@ void Search::see_noise() {
   freedom_ += race_->blocks() - 1;
 }
 
+Race::Belief Search::believed(size_t index) const {
+  const double expected =
+      log_gain(trial_.a.empty() ? entries_[index].candidate.predicted_gain : expected_on_top(index));
+  return race_->believed(expected, prediction_error(expected), noise());
+}
+
+std::optional<Entry::Open> Search::left_open(size_t index) const {
+  if (entries_[index].candidate.ledger_only) return std::nullopt;
+  const Race::Belief belief = believed(index);
+  return Entry::Open{belief.gain, belief.deviation};
+}
+
 bool Search::worth_keeping(size_t index) const {
-  const double expected = std::log(std::max(0.1, 1 + expected_on_top(index)));
   const bool free = entries_[index].candidate.effect <= config::Effect::Numerics;
   const double least =
       free ? options_.least_gain / 2 : options_.least_gain;  // what changes the training must be worth it
-  return race_->believed_gain(expected, kPredictionError, noise()) > std::log1p(least);
+  return believed(index).gain > std::log1p(least);
 }
 
 void Search::finish_race(RaceDecision decision) {
@@ -196,7 +227,7 @@ void Search::finish_race(RaceDecision decision) {
   const measure::RatioEstimate estimate = race_->estimate();
   const bool better = decision == RaceDecision::Better, keep = better || worth_keeping(racing_);
   if (stage_ != Stage::LeaveOneOut)
-    entry.undecided = decision == RaceDecision::Undecided && !entry.candidate.ledger_only;
+    entry.open = decision == RaceDecision::Undecided ? left_open(racing_) : std::nullopt;
   met_[{setting_text(trial_.a), setting_text(trial_.b)}] = estimate;
   see_noise();
   race_.reset();
@@ -293,8 +324,9 @@ bool Search::start_next_race() {
 bool Search::begin_again() {
   queue_.clear();
   for (size_t i = 0; i < entries_.size(); ++i)
-    if (entries_[i].undecided && !is_member(i)) queue_.push_back(i);
+    if (entries_[i].open && may_gain(i)) queue_.push_back(i);
   if (queue_.empty() || 2 * options_.race.most_blocks > kMostBlocks) return false;
+  if (!options_.full_ledger && untested_gain() < options_.least_gain) return false;
   std::stable_sort(queue_.begin(), queue_.end(),
                    [&](size_t a, size_t b) { return expected_on_top(a) > expected_on_top(b); });
   options_.race.most_blocks *= 2;
@@ -306,7 +338,7 @@ bool Search::begin_again() {
 bool Search::start_again() {
   for (; cursor_ < queue_.size(); ++cursor_) {
     const size_t index = queue_[cursor_];
-    if (is_member(index) || !entries_[index].undecided) continue;
+    if (is_member(index) || !entries_[index].open) continue;
     start(index, best_, on_top_of_best(index), best_.empty() ? "again, alone: " : "again, on top of the best: ");
     return true;
   }
@@ -326,8 +358,8 @@ bool Search::start_guess() {
     double gain = 0;
     for (const size_t i : order_) {
       const Entry& entry = entries_[i];
-      if ((entry.state != EntryState::Untried && !entry.undecided) || entry.candidate.late ||
-          entry.candidate.ledger_only || is_member(i))
+      if ((entry.state != EntryState::Untried && !entry.open) || entry.candidate.late || entry.candidate.ledger_only ||
+          is_member(i))
         continue;
       // Another value instead of one that is taken costs nothing more; a further switch must be worth it.
       const bool instead = std::any_of(members_.begin(), members_.end(), [&](size_t m) {
@@ -370,6 +402,7 @@ bool Search::start_alone(bool late) {
   for (; cursor_ < order_.size(); ++cursor_) {
     const Entry& entry = entries_[order_[cursor_]];
     if (entry.state != EntryState::Untried || entry.candidate.late != late) continue;
+    if (late && !options_.full_ledger && !entry.candidate.ledger_only && !may_gain(order_[cursor_])) continue;
     start(order_[cursor_], {}, entry.candidate.values, "alone: ");
     return true;
   }
@@ -383,7 +416,7 @@ void Search::begin_combine() {
   ++combine_passes_;
   queue_.clear();
   for (size_t i = 0; i < entries_.size(); ++i)
-    if (entries_[i].alone && entries_[i].state != EntryState::Failed && !entries_[i].candidate.ledger_only &&
+    if (entries_[i].alone && !entries_[i].failed_on_top && !entries_[i].candidate.ledger_only &&
         entries_[i].alone->ratio >= options_.hopeless_ratio)
       queue_.push_back(i);
   std::stable_sort(queue_.begin(), queue_.end(),
@@ -438,24 +471,44 @@ bool Search::start_leave_one_out() {
   return false;
 }
 
+// Whether a switch that is not part of the best could still gain what is worth keeping, 19 times out of 20.
+bool Search::may_gain(size_t index) const {
+  const Entry& entry = entries_[index];
+  const Candidate& c = entry.candidate;
+  if (is_member(index)) return false;
+  if (entry.open) return entry.open->gain + kOneSided * entry.open->deviation > std::log1p(options_.least_gain);
+  if (entry.state != EntryState::Untried && entry.state != EntryState::OutOfBudget) return false;
+  if (c.unpredicted) return true;
+  const double predicted = log_gain(c.predicted_gain);
+  return std::min(predicted + kOneSided * prediction_error(predicted), log_gain(c.ceiling)) >
+         std::log1p(options_.least_gain);
+}
+
 double Search::untested_gain() const {
-  std::map<std::string, double> most;
-  for (const Entry& entry : entries_) {
+  std::map<std::string, Entry::Open> most;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
     const Candidate& c = entry.candidate;
-    double gain = 0;
-    if (c.ledger_only) continue;
-    if (entry.undecided) {
-      gain = (entry.on_top ? *entry.on_top : *entry.alone).interval.high - 1;
-    } else if (entry.state == EntryState::Untried || entry.state == EntryState::OutOfBudget) {
-      if (entry.on_top || entry.guessed) continue;
-      gain = c.ceiling < 1e8 ? c.ceiling : c.predicted_gain;
-    }
-    double& group = most[c.group.empty() ? c.name : c.group];
-    group = std::max(group, gain);
+    if (c.ledger_only || c.unpredicted || !may_gain(i)) continue;
+    if (!entry.open && (entry.on_top || entry.guessed)) continue;  // it has met the best
+    const double predicted = std::min(log_gain(c.predicted_gain), log_gain(c.ceiling));
+    const Entry::Open left = entry.open.value_or(Entry::Open{predicted, prediction_error(predicted)});
+    Entry::Open& group = most.try_emplace(c.group.empty() ? c.name : c.group, left).first->second;
+    if (left.gain + kOneSided * left.deviation > group.gain + kOneSided * group.deviation) group = left;
   }
-  double factor = 1;
-  for (const auto& [group, gain] : most) factor *= 1 + gain;
-  return factor - 1;
+  // Each group is what it is believed to be, or nothing; all of them at their upper ends at once is not to be expected.
+  double gain = 0, variance = 0;
+  for (const auto& [group, left] : most) gain += std::max(0.0, left.gain), variance += left.deviation * left.deviation;
+  return std::expm1(gain + kOneSided * std::sqrt(variance));
+}
+
+std::vector<std::string> Search::unknown() const {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_)
+    if (entry.candidate.unpredicted && !entry.candidate.late && !entry.on_top &&
+        (entry.state == EntryState::Untried || entry.state == EntryState::OutOfBudget))
+      names.push_back(entry.candidate.field);
+  return names;
 }
 
 }  // namespace redline::tune

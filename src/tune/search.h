@@ -12,9 +12,10 @@
 // 3. The others are tried on top of the best, those that lost alone included unless they lost badly: a larger batch may
 //    pay only once buckets have removed its padding. A value of a group that is taken replaces the one that is there.
 // 4. From the best, each switch is taken out again (leave-one-out); one that does not help is dropped.
-// 5. Candidates expected to lose, for the ledger; one that surprises goes through 3 again.
-// 6. What the noise left undecided, with twice the blocks and a stricter level, as long as there is time: first the
-//    guess, then each on top of the best.
+// 5. Candidates expected to lose, as far as they might gain all the same, and those that are only for the ledger; one
+//    that surprises goes through 3 again. With `full_ledger` every one of them.
+// 6. What the noise left undecided, with twice the blocks and a stricter level, as long as there is time and more than
+//    2 % to gain: first the guess, then each on top of the best.
 #pragma once
 
 #include <cmath>
@@ -35,6 +36,7 @@ struct SearchOptions {
   double least_gain = 0.02;
   RaceOptions race{};
   bool leave_one_out = true;
+  bool full_ledger = false;      // also race what cannot gain
   double hopeless_ratio = 0.85;  // slower than this alone: not tried on top of the best
   // Predicted gain of values that shape the plan, together; none: each as if it were alone.
   std::function<double(const Setting&)> plan_gain{};
@@ -55,8 +57,13 @@ struct Entry {
   std::optional<measure::RatioEstimate> removed{};  // best without it against best: < 1 means it helps
   std::string note{};                               // why pruned or how it failed
   bool guessed = false;                             // part of the first guess
-  bool undecided = false;                           // its last race neither showed a gain nor ruled one out
   std::optional<measure::RatioEstimate> on_top{};   // of the guess, against the guess
+  bool failed_on_top = false;                       // with the best; alone it may run
+  // Its last race neither showed a gain nor ruled one out: what is believed of it now, on the log scale.
+  struct Open {
+    double gain = 0, deviation = 0;
+  };
+  std::optional<Open> open{};
 };
 
 class Search {
@@ -72,11 +79,13 @@ class Search {
   void fail(const std::string& setting, const std::string& why);
 
   const Setting& best() const { return best_; }
+  const std::vector<size_t>& members() const { return members_; }  // entries that make up the best
   const std::vector<Entry>& entries() const { return entries_; }
-  bool is_member(size_t entry) const;  // of the best
-  // What might still be gained, each group's best value multiplied: untried candidates by their ceilings, or their
-  // predictions where there is none, undecided ones by the upper end of their intervals. 0.07 = at most 7 %.
+  // What might still be gained, with 95 % confidence: of each group the most promising value that was not tried, as
+  // predicted, or was left undecided, as its blocks and its prediction say. 0.07 = at most 7 %.
   double untested_gain() const;
+  // Not tried, and nothing predicts them.
+  std::vector<std::string> unknown() const;
   bool out_of_budget() const { return out_of_budget_; }
   int blocks() const { return blocks_; }
 
@@ -91,7 +100,10 @@ class Search {
   bool start_again();
   void begin_neighbours();
   bool begin_again();
+  bool may_gain(size_t entry) const;
+  std::optional<Entry::Open> left_open(size_t entry) const;
   Stage after_guess() const { return leftovers_done_ ? Stage::Again : Stage::AddOneIn; }
+  bool is_member(size_t entry) const;
   void finish_race(RaceDecision decision);
   void finish_guess(RaceDecision decision);
   void fail_guess(const std::string& failure);
@@ -100,6 +112,7 @@ class Search {
   Setting on_top_of_best(size_t entry) const;
   double predicted_together(const std::vector<size_t>& entries) const;
   double expected_on_top(size_t entry) const;
+  Race::Belief believed(size_t entry) const;
   bool worth_keeping(size_t entry) const;
   void see_noise();
   double noise() const { return freedom_ > 0 ? std::sqrt(squares_ / freedom_) : 0; }  // between blocks, over all races

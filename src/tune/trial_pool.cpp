@@ -11,6 +11,7 @@
 #include "core/file_ops.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "core/time.h"
 #include "device/memory.h"
 #include "measure/statistics.h"
 #include "train/loop/signals.h"
@@ -50,16 +51,10 @@ TrialPool::~TrialPool() = default;
 
 void TrialPool::drop_all() { alive_.clear(); }
 
-void TrialPool::set_reference(double samples_per_second, double items_per_sample, const CadenceCosts& costs) {
-  turn_samples_ = samples_per_second * options_.turn_seconds;
-  reference_seconds_ = samples_per_second > 0 ? 1 / samples_per_second : 0;
-  items_per_sample_ = items_per_sample;
-  costs_ = costs;
-}
-
-int64_t TrialPool::peak_bytes(const Setting& setting) const {
-  const auto found = peaks_.find(setting_text(setting));
-  return found != peaks_.end() ? found->second : 0;
+void TrialPool::set_reference(const Reference& reference) {
+  reference_ = reference;
+  turn_samples_ = reference.samples_per_second * options_.turn_seconds;
+  reference_seconds_ = reference.samples_per_second > 0 ? 1 / reference.samples_per_second : 0;
 }
 
 std::optional<std::string> TrialPool::failure_of(const Setting& setting) const {
@@ -68,27 +63,46 @@ std::optional<std::string> TrialPool::failure_of(const Setting& setting) const {
   return found->second;
 }
 
-void TrialPool::journal(const std::string& text) const {
-  if (options_.journal.empty()) return;
+TrialPool::Journal::Journal(std::filesystem::path file, const Setting& setting) {
+  if (file.empty() || setting.empty()) return;  // the reference has run before: it is not to blame
+  file_ = std::move(file);
+  write_file_atomic(file_, setting_text(setting));
+}
+TrialPool::Journal::~Journal() {
   std::error_code ignored;
-  if (text.empty())
-    std::filesystem::remove(options_.journal, ignored);
-  else
-    write_file_atomic(options_.journal, text);
+  if (!file_.empty()) std::filesystem::remove(file_, ignored);
 }
 
 // The size that is returned must have run with the longest samples, the optimiser's state and a validation.
-void TrialPool::probe_memory(Running& r, int64_t live_before) {
+int64_t TrialPool::probe_memory(Running& r, int64_t live_before) {
   device::memory::begin_step();
   r.trial->run(1);
-  int64_t peak = r.trial->longest_batch_peak_bytes();
+  int64_t peak = device::memory::stats().step_peak_bytes;
+  peak = std::max(peak, r.trial->longest_batch_peak_bytes());
   device::memory::begin_step();
   r.trial->time_validation();
-  peak = std::max(peak, device::memory::stats().step_peak_bytes) - live_before;
+  return std::max(peak, device::memory::stats().step_peak_bytes) - live_before;
+}
+
+// The first steps: the largest rows of a precision are looked at with the longest samples, and a setting that is far
+// slower than the reference is known as that from here on.
+void TrialPool::start(Running& r, bool probe, int64_t live_before) {
+  MemoryModel& memory = memory_[train::precision_name(r.trial->job().precision())];
   const int64_t rows = train::rows_at_once(r.trial->job());
-  memory_.add(rows, peak);
-  largest_rows_ = std::max(largest_rows_, rows);
-  peaks_[setting_text(r.setting)] = peak;
+  try {
+    if (probe) return memory.add(rows, probe_memory(r, live_before));
+    const auto seconds = [&] {
+      const TurnCost cost = turn_cost(r.trial->run(1).rows);
+      return cost.samples > 0 ? cost.seconds / cost.samples : 0;
+    };
+    // A first step is cold; only one that is slow beyond that is looked at twice, and then believed.
+    const double least = kHopeless * reference_seconds_;
+    if (const double first = seconds(); least <= 0 || first <= least) return;
+    if (const double second = seconds(); second > least) hopeless_[setting_text(r.setting)] = second;
+  } catch (const c10::OutOfMemoryError&) {
+    if (probe) memory.add_failure(rows);
+    throw;
+  }
 }
 
 TrialPool::Running& TrialPool::running(const Setting& setting) {
@@ -100,60 +114,92 @@ TrialPool::Running& TrialPool::running(const Setting& setting) {
   while (alive_.size() >= kMostAlive) alive_.pop_back();
   Setting values = setting;
   values["trainer.guards.out_of_memory"] = "false";  // a size that must be split is not a size that fits
-  train::JobOptions read_options;
-  const auto job = train::Job::read(jobs_.registry, jobs_.with(values), jobs_.machine, read_options);
+  const auto job = train::Job::read(jobs_.registry, jobs_.with(values), jobs_.machine, train::JobOptions());
   const int64_t rows = train::rows_at_once(*job);
-  const bool probe = rows > largest_rows_;
+  const MemoryModel& memory = memory_[train::precision_name(job->precision())];
+  const bool probe = memory.largest_that_ran() < rows;
   if (probe) {
-    if (memory_.infeasible(rows, options_.memory_limit))
+    if (memory.infeasible(rows, options_.memory_limit))
       throw OutOfMemoryError(fmt::format("{} samples at once would need about {} of tensors, the limit is {}", rows,
-                                         format_bytes(static_cast<uint64_t>(memory_.predicted_bytes(rows))),
+                                         format_bytes(static_cast<uint64_t>(memory.predicted_bytes(rows))),
                                          format_bytes(static_cast<uint64_t>(options_.memory_limit))));
     drop_all();
   }
-  journal(setting_text(setting));
   const int64_t live = device::memory::stats().live_bytes;
   auto r = std::make_unique<Running>();
   r->setting = setting;
   train::TrialOptions options;
   options.checkpoint = false;
   r->trial = std::make_unique<train::Trial>(jobs_.registry, jobs_.with(values), jobs_.machine, options);
-  if (options_.memory_limit > 0) device::memory::set_limit(options_.memory_limit + live);
-  double first_step = 0;
-  try {
-    if (probe) {
-      probe_memory(*r, live);
-    } else {
-      const TurnCost first = turn_cost(r->trial->run(1).rows);
-      first_step = first.samples > 0 ? first.seconds / first.samples : 0;
-    }
-    // A first step is cold; only one that is slow beyond that is looked at twice, and then believed.
-    if (first_step > kHopeless * reference_seconds_ && reference_seconds_ > 0) {
-      const TurnCost second = turn_cost(r->trial->run(1).rows);
-      const double seconds = second.samples > 0 ? second.seconds / second.samples : 0;
-      if (seconds > kHopeless * reference_seconds_) hopeless_[setting_text(setting)] = seconds;
-    }
-  } catch (const std::exception&) {
-    if (probe) memory_.add_failure(rows);
-    throw;
-  }
-  const train::LoopSettings& s = r->trial->settings();
-  const auto rates = cadence_rates(s.cadence, r->trial->steps_per_epoch(), s.save_on_validation,
-                                   s.save_interval.every_steps.value_or(0));
-  CadenceCosts costs = costs_;
-  r->samples_per_step = static_cast<double>(std::max<int64_t>(1, r->trial->job().train_ds().batch_size.value()) *
-                                            r->trial->job().trainer().accumulate_grad_batches);
-  const bool moves_validation =
-      setting.count("trainer.intra_op_threads") != 0 || setting.count("trainer.precision") != 0;
-  if (moves_validation && turn_samples_ > 0 &&
-      costs.validate * rates.validate > kValidationShare * options_.turn_seconds * r->samples_per_step / turn_samples_)
-    costs.validate = r->trial->time_validation().value_or(costs.validate);
-  r->cadence = cadence_seconds_per_step(costs, rates);
+  device::memory::set_limit(options_.memory_limit + (options_.limit_is_the_users ? live : 0));
+  start(*r, probe, live);
+  const int64_t batch = r->trial->job().train_ds().batch_size.value();
+  r->samples_per_step = batch > 0 ? static_cast<double>(batch * r->trial->job().trainer().accumulate_grad_batches)
+                                  : reference_.samples_per_step;  // bounded by length: no setting changes that
   r->own_bytes = device::memory::stats().live_bytes - live;
-  journal("");
   alive_.push_front(std::move(r));
+  time_cadences(*alive_.front());
   settle(*alive_.front());
   return *alive_.front();
+}
+
+// What the cadences cost a step of this setting. Where threads or precision may change what a validation costs and it
+// matters, it is timed in turns with the reference's.
+void TrialPool::time_cadences(Running& r) {
+  const train::LoopSettings& s = r.trial->settings();
+  const CadenceRates rates = cadence_rates(s.cadence, r.trial->steps_per_epoch(), s.save_on_validation,
+                                           s.save_interval.every_steps.value_or(0));
+  CadenceCosts costs = reference_.costs;
+  const bool moves = r.setting.count(kThreadsPath) != 0 || r.setting.count("trainer.precision") != 0;
+  const double step_seconds = r.samples_per_step * reference_seconds_;
+  if (moves && costs.validate * rates.validate > kValidationShare * step_seconds) {
+    Running* const both[] = {&running({}), &r};
+    double seconds[] = {0, 0};
+    for (const int side : measure::interleaved_order(2, 0))
+      seconds[side] += both[side]->trial->time_validation().value_or(0);
+    if (seconds[0] > 0 && seconds[1] > 0) costs.validate *= seconds[1] / seconds[0];
+    alive_.splice(alive_.begin(), alive_, std::next(alive_.begin()));  // r is the most recent one
+  }
+  r.cadence = cadence_seconds_per_step(costs, rates);
+}
+
+int64_t TrialPool::probe(const Setting& setting) {
+  const QuietLog quiet;
+  const Journal journal(options_.journal, setting);
+  drop_all();
+  Running& r = running(setting);
+  alive_.resize(1);  // the reference may have come back to time a validation
+  const int64_t others = device::memory::stats().live_bytes - r.own_bytes;
+  device::memory::set_limit(options_.memory_limit + (options_.limit_is_the_users ? others : 0));
+  return probe_memory(r, others);
+}
+
+TrialPool::LargestBatch TrialPool::largest_batch(double seconds) {
+  const QuietLog quiet;
+  drop_all();
+  Running& r = running({});
+  const int64_t begin = now_ns(), live = device::memory::stats().live_bytes - r.own_bytes;
+  LargestBatch largest{train::rows_at_once(r.trial->job()), 0, false};
+  for (int64_t rows = largest.rows;; rows *= 2) {
+    const int64_t before = now_ns();
+    Setting values = {{kBatchPath, std::to_string(rows)}, {kMicroPath, std::to_string(rows)}};
+    const auto job = train::Job::read(jobs_.registry, jobs_.with(values), jobs_.machine, train::JobOptions());
+    try {
+      const int64_t peak = train::longest_batch_peak(*job, r.trial->task());
+      r.trial->task().module().zero_grad(/*set_to_none=*/true);
+      if (peak == 0) break;  // the task has no such batch
+      largest = {rows, peak - live, false};
+    } catch (const c10::OutOfMemoryError&) {
+      r.trial->task().module().zero_grad(/*set_to_none=*/true);
+      break;
+    }
+    // The next takes twice as long.
+    if (seconds_between(begin, now_ns()) + 2 * seconds_between(before, now_ns()) > seconds) {
+      largest.time_ended = true;
+      break;
+    }
+  }
+  return largest;
 }
 
 train::Trial& TrialPool::acquire(const Setting& setting) { return *running(setting).trial; }
@@ -172,7 +218,7 @@ void TrialPool::settle(Running& r) {
 
 TurnCost TrialPool::turn(Running& r) {
   // Others' tensors are not this job's.
-  if (options_.memory_limit > 0)
+  if (options_.limit_is_the_users)
     device::memory::set_limit(options_.memory_limit +
                               std::max<int64_t>(0, device::memory::stats().live_bytes - r.own_bytes));
   const auto steps = std::max<int64_t>(1, std::llround(turn_samples_ / r.samples_per_step));
@@ -187,60 +233,47 @@ TurnCost TrialPool::turn(Running& r) {
   return turn_cost(result.rows);
 }
 
+// From here on both see the same samples, where their plans allow it.
+void TrialPool::load_state(Running& from, Running& to) {
+  if (from.setting.count(kPresetKey) + to.setting.count(kPresetKey) > 0) return;  // maybe another model
+  if (from.trial->steps_per_epoch() != to.trial->steps_per_epoch() ||
+      from.trial->job().precision() != to.trial->job().precision())
+    return;
+  to.trial->load(from.trial->state());
+  settle(to);
+}
+
 TrialPool::Block TrialPool::run_block(const Setting& a, const Setting& b, int block) {
-  Block result;
   const QuietLog quiet;
-  TurnCost cost[2];
-  Running* both[2] = {nullptr, nullptr};
-  for (int side = 0; side < 2; ++side) {
-    const Setting& setting = side == 0 ? a : b;
-    std::string why;
-    if (const auto known = failure_of(setting)) {
-      why = *known;
-    } else {
-      try {
-        running(setting);
-      } catch (const std::exception& error) {
-        why = first_line(error.what());
-      }
-    }
-    if (!why.empty()) {
-      failures_[setting_text(setting)] = why;
-      journal("");
-      result.failure = why;
-      return result;
-    }
-  }
-  if (const auto slow = hopeless_.find(setting_text(b)); slow != hopeless_.end()) {
-    result.a = reference_seconds_;
-    result.b = slow->second;
-    return result;
-  }
-  // Probing one may have dropped the other; both are cheap to have again.
-  both[1] = &running(b);
-  both[0] = &running(a);
-  both[1] = &running(b);
-  if (block == 0 && both[0]->trial->steps_per_epoch() == both[1]->trial->steps_per_epoch() &&
-      both[0]->trial->job().precision() == both[1]->trial->job().precision()) {
-    both[1]->trial->load(both[0]->trial->state());  // the same samples from here on
-    settle(*both[1]);
-  }
+  for (const Setting* setting : {&a, &b})
+    if (const auto known = failure_of(*setting)) return {{}, {}, *known};
+  const Journal journal(options_.journal, b.empty() ? a : b);
+  const Setting* now = &a;
   try {
-    for (const int side : measure::interleaved_order(2, block)) cost[side] += turn(*both[side]);
+    running(a);
+    now = &b;
+    running(b);
+    return take_turns(a, b, block);
   } catch (const std::exception& error) {
-    result.failure = first_line(error.what());
-    failures_[setting_text(b)] = result.failure;
-    return result;
+    // A challenger is to blame for what happens while both run: `a` has run before.
+    return {{}, {}, failures_[setting_text(*now)] = first_line(error.what())};
   }
-  if (train::StopFlag::requested() || cost[0].steps == 0 || cost[1].steps == 0) {
-    result.failure = "stopped";
-    return result;
-  }
+}
+
+TrialPool::Block TrialPool::take_turns(const Setting& a, const Setting& b, int block) {
+  if (const auto slow = hopeless_.find(setting_text(b)); slow != hopeless_.end())
+    return {reference_seconds_, slow->second, {}};
+  // Probing one may have dropped the other; both are cheap to have again.
+  running(b);
+  Running* const both[] = {&running(a), &running(b)};
+  if (block == 0) load_state(*both[0], *both[1]);
+  TurnCost cost[2];
+  for (const int side : measure::interleaved_order(2, block)) cost[side] += turn(*both[side]);
+  if (train::StopFlag::requested() || cost[0].steps == 0 || cost[1].steps == 0) return {{}, {}, "stopped"};
   // A preset may cut the samples themselves: then they are counted as they come.
-  const double items = a.count(kPresetKey) + b.count(kPresetKey) > 0 ? 0 : items_per_sample_;
-  result.a = seconds_per_sample(cost[0], both[0]->cadence, items);
-  result.b = seconds_per_sample(cost[1], both[1]->cadence, items);
-  return result;
+  const double items = a.count(kPresetKey) + b.count(kPresetKey) > 0 ? 0 : reference_.items_per_sample;
+  return {
+      seconds_per_sample(cost[0], both[0]->cadence, items), seconds_per_sample(cost[1], both[1]->cadence, items), {}};
 }
 
 }  // namespace redline::tune

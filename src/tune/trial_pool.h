@@ -21,8 +21,9 @@ namespace redline::tune {
 
 struct PoolOptions {
   double turn_seconds = 0.5;
-  int64_t memory_limit = 0;       // bytes of tensors a job may use; 0 = what the machine has
-  std::filesystem::path journal;  // names the trial that is starting, so that one that kills the process is known
+  int64_t memory_limit = 0;         // bytes of tensors a job may use
+  bool limit_is_the_users = false;  // then others that are alive do not count; the machine's own limit holds for all
+  std::filesystem::path journal;    // names the trial that is starting, so that one that kills the process is known
 };
 
 class TrialPool {
@@ -41,33 +42,55 @@ class TrialPool {
   train::Trial& acquire(const Setting& setting);
   void drop_all();
 
-  void set_reference(double samples_per_second, double items_per_sample, const CadenceCosts& costs);
-  // The setting's own tensors at their peak over the longest samples and a validation, as far as it was probed.
-  int64_t peak_bytes(const Setting& setting) const;
+  struct Reference {
+    double samples_per_second = 0, samples_per_step = 1, items_per_sample = 0;
+    CadenceCosts costs;
+  };
+  void set_reference(const Reference& reference);
+  // Runs the longest samples, a validation and a step of the setting with nothing else alive: its tensors at their
+  // peak. Throws what does not fit.
+  int64_t probe(const Setting& setting);
+  // Doubles the rows of the longest samples at once until they no longer fit or `seconds` are over: the largest that
+  // ran.
+  struct LargestBatch {
+    int64_t rows = 0, peak_bytes = 0;
+    bool time_ended = false;
+  };
+  LargestBatch largest_batch(double seconds);
   std::optional<std::string> failure_of(const Setting& setting) const;
   void mark_failed(const std::string& setting_text, const std::string& why) { failures_[setting_text] = why; }
-  // Whether `rows` samples at once of the longest kind fit; runs them. Only when nothing else is alive.
-  const MemoryModel& memory_model() const { return memory_; }
+
+  // While it lives, a file names the setting that runs, so that one that kills the process is known to the next call.
+  class Journal {
+   public:
+    Journal(std::filesystem::path file, const Setting& setting);
+    ~Journal();
+    Journal(const Journal&) = delete;
+    Journal& operator=(const Journal&) = delete;
+
+   private:
+    std::filesystem::path file_;
+  };
 
  private:
   struct Running;
   Running& running(const Setting& setting);
-  void probe_memory(Running& r, int64_t live_before);
+  int64_t probe_memory(Running& r, int64_t live_before);
+  void start(Running& r, bool probe, int64_t live_before);
+  void time_cadences(Running& r);
+  void load_state(Running& from, Running& to);
   TurnCost turn(Running& r);
   void settle(Running& r);
-  void journal(const std::string& text) const;
+  Block take_turns(const Setting& a, const Setting& b, int block);
 
   const JobSource& jobs_;
   PoolOptions options_;
   std::list<std::unique_ptr<Running>> alive_;  // most recently used first
   std::map<std::string, std::string> failures_;
   std::map<std::string, double> hopeless_;  // seconds per sample of settings whose first step was far slower
-  double reference_seconds_ = 0;            // per sample
-  std::map<std::string, int64_t> peaks_;
-  MemoryModel memory_;
-  int64_t largest_rows_ = 0;
-  double turn_samples_ = 0, items_per_sample_ = 0;
-  CadenceCosts costs_;
+  Reference reference_;
+  double reference_seconds_ = 0, turn_samples_ = 0;  // seconds per sample
+  std::map<std::string, MemoryModel> memory_;        // by precision
 };
 
 // Nothing below a warning reaches the log while trials run, unless the user asked for more.

@@ -15,7 +15,9 @@
 #include "train/loop/signals.h"
 #include "train/run/training_run.h"
 #include "tune/card_store.h"
+#include "tune/companions.h"
 #include "tune/evidence.h"
+#include "tune/fallback.h"
 #include "tune/ledger_of_search.h"
 #include "tune/observe_job.h"
 #include "tune/search.h"
@@ -25,9 +27,12 @@ namespace redline::tune {
 
 namespace {
 
-// Parts of the budget: what is left after the search proves and confirms its winner.
-constexpr double kSearchShare = 0.65, kCertificateShare = 0.2;
-constexpr double kCalibrationShare = 0.3;  // by then the predictions are made
+// Parts of the budget: what the search leaves proves and confirms its winner, which takes at least some steps.
+constexpr double kProofShare = 0.2, kConfirmShare = 0.15, kLeastSearchShare = 0.3;
+constexpr double kMostProofShare = 0.35;  // a switch whose proof takes longer is not tried
+constexpr double kLargestBatchShare = 0.1;
+constexpr double kCalibrationShare = 0.35;  // by then the predictions are made
+constexpr int kExactProofRuns = 4;
 constexpr int kCalibrationBlocks = 4;
 constexpr int kLeastConfirmingBlocks = 5, kMostConfirmingBlocks = 12;
 constexpr int kMostCertificates = 4;
@@ -48,10 +53,7 @@ class Tuner {
     if (auto known = from_card()) return *known;
     measure_machine();
     observe(request_.budget_seconds);
-    search();
-    prove();
-    confirm();
-    return finish();
+    return tune();
   }
 
   std::vector<RaceRow> race(const std::vector<Setting>& settings, int blocks, double turn_seconds);
@@ -64,20 +66,28 @@ class Tuner {
 
   void read_job();
   std::optional<TuneResult> from_card();
+  TuneResult tune();
   TuneResult recheck(measure::TuneCard card);
+  bool holds_here(const measure::TuneCard& card, const Setting& values);
   void measure_machine();
   void observe(std::optional<double> budget_seconds);
+  void fit_memory(int64_t rows);
   void make_pool(double turn_seconds);
+  void stop_if_asked() const;
   TrialPool::Block run_block(const Setting& a, const Setting& b, int block);
   void calibrate();
   std::optional<double> calibrating_blocks(const Setting& a, const Setting& b);
   void search();
+  std::vector<Candidate> candidates() const;
+  double samples_factor(const Setting& setting) const;
+  EvidenceOptions proof_options(const std::vector<Candidate>& members) const;
   void prove();
-  bool take_next_best(std::vector<Setting>& rejected);
-  std::vector<Candidate> members(const Setting& best) const;
+  void choose(std::vector<size_t> members);
+  std::vector<Candidate> chosen() const;
+  void find_largest_batch();
   void confirm();
-  measure::RatioEstimate confirming_blocks(const Setting& best, double until, int most);
-  TuneResult finish();
+  std::optional<measure::RatioEstimate> confirming_blocks(const Setting& best, double until, int most);
+  TuneResult finish(measure::Ledger ledger, const Setting& values);
 
   const TuneRequest& request_;
   JobSource jobs_;
@@ -93,8 +103,12 @@ class Tuner {
   std::unique_ptr<TrialPool> pool_;
   std::optional<PlanModel> plans_;
   std::unique_ptr<Search> search_;
-  Setting best_;
+  std::vector<size_t> members_;  // of the search's entries: what is proved and confirmed
+  Setting best_;                 // their values
+  ReferenceCurves curves_;
   std::optional<measure::Certificate> certificate_;
+  int64_t peak_bytes_ = 0;
+  std::optional<measure::LargestBatch> largest_;
   std::optional<measure::RatioEstimate> confirmed_;
   double reference_seconds_ = 0, best_seconds_ = 0;  // per sample, of the confirming blocks
   std::vector<double> reference_seen_;               // the same of every block with the reference
@@ -121,7 +135,7 @@ std::optional<TuneResult> Tuner::from_card() {
   switch (measure::match_fingerprint(card->fingerprint, print_)) {
     case measure::CardMatch::Same: {
       // A card from a shorter budget that had not finished is no answer to a longer one.
-      const bool finished = card->ledger.bound_left.value_or(1) <= 1.02;
+      const bool finished = card->ledger.bound_left && *card->ledger.bound_left <= 1.02;
       if (!finished && card->budget_seconds < request_.budget_seconds) return std::nullopt;
       TuneResult result{*card, true, false, card_path_, {}};
       for (const auto& [path, value] : card->values) result.best[path] = value;
@@ -137,28 +151,60 @@ std::optional<TuneResult> Tuner::from_card() {
   return std::nullopt;
 }
 
-// The values of a card from elsewhere, raced against the reference: kept when they help here too.
+TuneResult Tuner::tune() {
+  search();
+  find_largest_batch();
+  prove();
+  confirm();
+  stop_if_asked();
+  measure::Ledger ledger = ledger_of(*search_, view_.task, members_);
+  return finish(std::move(ledger), combine(jobs_.base, with_companions(view_, best_)));
+}
+
+// The values of a card from elsewhere, proved and raced against the reference: kept when they help here too. Only that
+// is known here; the ledger stays the other machine's.
 TuneResult Tuner::recheck(measure::TuneCard card) {
   measure_machine();
   observe(request_.budget_seconds);
   Setting values;
   for (const auto& [path, value] : card.values) values[path] = value;
-  confirmed_ = confirming_blocks(values, std::min(request_.budget_seconds, 30.0), 6);
-  if (!(confirmed_->interval.low > 1)) {
-    say("The card's settings do not help on this machine; the job is tuned anew.");
+  if (values.empty() || !holds_here(card, values)) {
+    if (!values.empty()) say("The card's settings do not hold on this machine; the job is tuned anew.");
     confirmed_.reset();
-    search();
-    prove();
-    confirm();
-    return finish();
+    certificate_.reset();
+    return tune();
   }
-  card.fingerprint = print_;
-  card.created = utc_timestamp();
-  card.promised_ratio = promised_interval(*confirmed_, reference_seen_);
-  card.ledger.best = confirmed_;
-  card.notes.push_back("Tuned on another machine and confirmed on this one; its ledger is the other machine's.");
-  write_file_atomic(card_path_, measure::tune_card_to_json(card));
-  return {card, false, true, card_path_, values};
+  notes_.push_back("Tuned on another machine, proved and confirmed on this one; its ledger is the other machine's.");
+  TuneResult result = finish(std::move(card.ledger), values);
+  result.rechecked = true;
+  return result;
+}
+
+bool Tuner::holds_here(const measure::TuneCard& card, const Setting& values) {
+  const auto complete = std::exchange(jobs_.complete, nullptr);  // a card's values are whole
+  bool holds = false;
+  try {
+    // The strongest effect the other machine's proof was about.
+    Candidate all{"card", values};
+    if (card.certificate)
+      for (const auto effect : {config::Effect::Numerics, config::Effect::Order, config::Effect::Optimisation})
+        for (const std::string& name : card.certificate->effects)
+          if (name == config::effect_name(effect)) all.effect = effect;
+    const QuietLog quiet;
+    certificate_ = certify(jobs_, {all}, proof_options({all})).certificate;
+    if (certificate_->accepted()) {
+      peak_bytes_ = pool_->probe(values);
+      best_ = values;
+      confirmed_ = confirming_blocks(values, std::min(request_.budget_seconds, 30.0), 6);
+      holds = confirmed_ && confirmed_->interval.low > 1;
+    }
+  } catch (const std::exception& error) {
+    say(fmt::format("They fail here: {}", error.what()));
+  }
+  jobs_.complete = complete;
+  stop_if_asked();
+  if (!holds) best_.clear();
+  return holds;
 }
 
 void Tuner::measure_machine() {
@@ -174,32 +220,80 @@ void Tuner::measure_machine() {
 
 void Tuner::observe(std::optional<double> budget_seconds) {
   say("Observing the job as it is ...");
-  const JobObservation seen = [&] {
+  const auto look = [&] {
     const QuietLog quiet;
     return observe_job(jobs_, budget_seconds, request_.memory_bytes);
-  }();
+  };
+  JobObservation seen = look();
+  if (seen.rows_that_fit) {
+    fit_memory(*seen.rows_that_fit);
+    seen = look();
+  }
   observed_ = seen.observed;
   memory_limit_ = seen.memory_limit;
   steps_per_epoch_ = static_cast<double>(seen.steps_per_epoch);
-  view_.samples = static_cast<int64_t>(steps_per_epoch_ * static_cast<double>(view_.effective_batch()));
+  view_.samples = static_cast<int64_t>(steps_per_epoch_ * observed_.seen.samples_per_step);
+  jobs_.complete = [this](const Setting& setting) { return with_companions(view_, setting); };
   // The search has 90 blocks of four turns or more, a race three to eight; a turn below a few steps would measure the
   // switch from one trial to the other.
   make_pool(std::max(std::clamp(budget_seconds.value_or(0) / 600, 0.06, 0.3),
                      std::min(0.15, 3 * observed_.seen.step_seconds)));
 }
 
+// From here on the job in pieces of `rows` is the reference.
+void Tuner::fit_memory(int64_t rows) {
+  const std::string limit = format_bytes(static_cast<uint64_t>(request_.memory_bytes));
+  const int64_t now = train::rows_at_once(*job_);
+  Setting base = {{kMicroPath, std::to_string(rows)}};
+  if (view_.batch_statistics) {
+    while (view_.effective_batch() % rows != 0) --rows;
+    base = {{kBatchPath, std::to_string(rows)},
+            {kMicroPath, std::to_string(rows)},
+            {kAccumulatePath, std::to_string(view_.effective_batch() / rows)}};
+    if (!request_.allow.optimisation)
+      throw ConfigError(fmt::format(
+          "--memory {} does not hold the job as it is: {} samples of the longest kind at once need more, {} fit. The "
+          "model looks across its batch, so smaller ones train differently; --allow optimisation lets them be used.",
+          limit, now, rows));
+    base = with_companions(view_, base);
+  }
+  for (const auto& [path, value] : base)
+    if (view_.pinned.count(path) != 0)
+      throw ConfigError(
+          fmt::format("--memory {} does not hold the job as it is: {} samples of the longest kind at once need more, "
+                      "{} fit. {} was "
+                      "typed and is kept; leave it out or type {}.",
+                      limit, now, rows, path, value));
+  jobs_.base = base;
+  const QuietLog quiet;
+  job_ = train::Job::read(jobs_.registry, jobs_.with({}), jobs_.machine);
+  view_ = view_job(*job_, *task_);
+  notes_.push_back(fmt::format(
+      "{} samples of the longest kind at once need more than {}: the job in pieces of {}, {}, is the reference.", now,
+      limit, rows, setting_text(base)));
+  say(notes_.back());
+}
+
+void Tuner::stop_if_asked() const {
+  if (!train::StopFlag::requested()) return;
+  throw PreemptedError(fmt::format("Stopped while tuning. Best so far, not proved: {}.", setting_text(best_)));
+}
+
 void Tuner::make_pool(double turn_seconds) {
   PoolOptions options;
   options.turn_seconds = turn_seconds;
   options.memory_limit = memory_limit_;
+  options.limit_is_the_users = request_.memory_bytes > 0;
   options.journal = card_path_.string() + ".running";
   pool_ = std::make_unique<TrialPool>(jobs_, options);
-  pool_->set_reference(observed_.seen.samples_per_second, observed_.items_per_sample, observed_.costs);
+  pool_->set_reference({observed_.seen.samples_per_second, observed_.seen.samples_per_step, observed_.items_per_sample,
+                        observed_.costs});
   std::error_code ignored;
   std::filesystem::create_directories(card_path_.parent_path(), ignored);
   if (std::filesystem::exists(options.journal, ignored)) {
     killed_ = trim(read_file(options.journal, 1 << 16));
-    notes_.push_back("An earlier call ended while it tried '" + killed_ + "': that trial counts as failed.");
+    notes_.push_back("An earlier call ended while it tried '" + killed_ +
+                     "': in this call that trial counts as failed.");
     say(notes_.back());
     pool_->mark_failed(killed_, kKilled);
     std::filesystem::remove(options.journal, ignored);
@@ -232,13 +326,51 @@ void Tuner::calibrate() {
       observed_.larger = {*larger, *ratio};
       if (const auto bucketed = in_buckets(view_, request_.allow, *larger))
         if (const auto gain = calibrating_blocks(*larger, *bucketed)) observed_.bucketed = {*bucketed, *gain};
+      if (const auto precision = other_precision(view_, jobs_.machine, request_.allow)) {
+        const Setting precise = combine(*larger, *precision);
+        if (const auto gain = calibrating_blocks(*larger, precise)) observed_.precise = {precise, *gain};
+      }
     }
   if (const auto threads = other_threads(view_, jobs_.machine))
-    if (const auto ratio = calibrating_blocks({}, {{"trainer.intra_op_threads", std::to_string(*threads)}})) {
+    if (const auto ratio = calibrating_blocks({}, {{kThreadsPath, std::to_string(*threads)}})) {
       const double step = observed_.seen.step_seconds,
                    wait = observed_.seen.phase(measure::Phase::Wait).seconds_per_step;
       observed_.parallel_share = parallel_share(step, step / *ratio, wait, view_.threads, *threads);
     }
+}
+
+// How many of the reference's steps hold the samples of one step under a setting.
+double Tuner::samples_factor(const Setting& setting) const {
+  const auto number = [&](const char* path, int64_t otherwise) {
+    const auto found = setting.find(path);
+    return found == setting.end() ? otherwise : std::stoll(found->second);
+  };
+  const int64_t batch = number(kBatchPath, view_.batch_size) * number(kAccumulatePath, view_.accumulate);
+  return static_cast<double>(batch) / static_cast<double>(view_.effective_batch());
+}
+
+std::vector<Candidate> Tuner::candidates() const {
+  std::vector<Candidate> all = make_candidates(view_, observed_, jobs_.machine, request_.allow, *plans_);
+  for (Candidate& candidate : cadence_candidates(view_, observed_, request_.cadence_share))
+    all.push_back(std::move(candidate));
+  // What could not be proved within the budget is not worth a race.
+  for (Candidate& c : all) {
+    if (!c.not_tried.empty() || proved_step_by_step(c)) continue;
+    const double seconds =
+        curve_runs({}) * static_cast<double>(least_curve_steps(samples_factor(c.values))) * observed_.seen.step_seconds;
+    if (seconds > kMostProofShare * request_.budget_seconds)
+      c.not_tried = fmt::format("its proof alone takes about {}, too long for a budget of {}", format_seconds(seconds),
+                                format_seconds(request_.budget_seconds));
+  }
+  if (!jobs_.source.file) return all;
+  for (const std::string& name : config::preset_names(*jobs_.source.file)) {
+    if (jobs_.source.preset == name) continue;
+    Candidate preset{
+        "preset " + name, {{kPresetKey, name}}, 0, 1e9, config::Effect::Model, "preset", "preset", "-", name};
+    preset.ledger_only = preset.late = true;
+    all.push_back(std::move(preset));
+  }
+  return all;
 }
 
 void Tuner::search() {
@@ -247,21 +379,14 @@ void Tuner::search() {
     const QuietLog quiet;
     return plan_shape(jobs_, *task_, setting);
   });
-  std::vector<Candidate> candidates = make_candidates(view_, observed_, jobs_.machine, request_.allow, *plans_);
-  for (Candidate& candidate : cadence_candidates(view_, observed_, request_.cadence_share))
-    candidates.push_back(std::move(candidate));
-  if (jobs_.source.file)
-    for (const std::string& name : config::preset_names(*jobs_.source.file)) {
-      if (jobs_.source.preset == name) continue;
-      Candidate preset{
-          "preset " + name, {{kPresetKey, name}}, 0, 1e9, config::Effect::Model, "preset", "preset", "-", name};
-      preset.ledger_only = preset.late = true;
-      candidates.push_back(std::move(preset));
-    }
   SearchOptions options;
-  options.budget_seconds = kSearchShare * request_.budget_seconds;
+  const double budget = request_.budget_seconds, step = observed_.seen.step_seconds;
+  const double proof = std::max(kProofShare * budget, kExactProofRuns * 4 * step);
+  const double confirm = std::max(kConfirmShare * budget, 4 * kLeastConfirmingBlocks * step);
+  options.budget_seconds = std::max(kLeastSearchShare * budget, budget - proof - confirm);
+  options.full_ledger = request_.full_ledger;
   options.plan_gain = [this](const Setting& setting) { return plans_->gain(setting); };
-  search_ = std::make_unique<Search>(std::move(candidates), options);
+  search_ = std::make_unique<Search>(candidates(), options);
   if (!killed_.empty()) search_->fail(killed_, kKilled);
   const auto count = std::count_if(search_->entries().begin(), search_->entries().end(),
                                    [](const Entry& e) { return e.state == EntryState::Untried; });
@@ -271,93 +396,94 @@ void Tuner::search() {
   while (const auto trial = search_->next(spent())) {
     if (trial->reason != reason) say(fmt::format("[{:.0f} s] {}", spent(), reason = trial->reason));
     const TrialPool::Block block = run_block(trial->a, trial->b, trial->block);
+    best_ = search_->best();
+    stop_if_asked();
     search_->report(block.a, block.b, block.failure);
-    if (train::StopFlag::requested()) break;
   }
-  best_ = search_->best();
-  if (train::StopFlag::requested())
-    throw PreemptedError(fmt::format("Stopped while tuning. Best so far, not proved: {}.", setting_text(best_)));
+  choose(search_->members());
   if (search_->out_of_budget()) {
-    notes_.push_back(fmt::format("The budget ended first: what was not tried could gain up to {:+.0f} % more.",
-                                 100 * search_->untested_gain()));
+    std::string note = fmt::format("The budget ended first: what was not tried could gain up to {:+.0f} % more",
+                                   100 * search_->untested_gain());
+    if (const auto unknown = search_->unknown(); !unknown.empty())
+      note += fmt::format(", and nothing is known of {}", join(unknown, ", "));
+    notes_.push_back(note + ".");
     say(notes_.back());
   }
 }
 
-std::vector<Candidate> Tuner::members(const Setting& best) const {
-  std::vector<Candidate> found;
-  for (const Entry& entry : search_->entries()) {
-    const Setting& values = entry.candidate.values;
-    if (!values.empty() && std::all_of(values.begin(), values.end(), [&](const auto& value) {
-          const auto at = best.find(value.first);
-          return at != best.end() && at->second == value.second;
-        }))
-      found.push_back(entry.candidate);
-  }
-  return found;
+void Tuner::choose(std::vector<size_t> members) {
+  members_ = std::move(members);
+  best_.clear();
+  for (const size_t member : members_) best_ = combine(best_, search_->entries()[member].candidate.values);
 }
 
-// Rejected: the switch with the strongest effect makes room for the next value of its group that won alone, or goes.
-bool Tuner::take_next_best(std::vector<Setting>& rejected) {
-  rejected.push_back(best_);
-  const std::vector<Candidate> now = members(best_);
-  if (now.empty()) return false;
-  const Candidate& worst =
-      *std::max_element(now.begin(), now.end(), [](const auto& a, const auto& b) { return a.effect < b.effect; });
-  const Setting rest = without(best_, worst.values);
-  std::vector<std::pair<double, Setting>> others = {{0, rest}};
-  for (const Entry& entry : search_->entries())
-    if (entry.candidate.group == worst.group && entry.state == EntryState::Better && entry.alone)
-      others.emplace_back(entry.alone->ratio, combine(rest, entry.candidate.values));
-  std::stable_sort(others.begin(), others.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  for (const auto& [ratio, setting] : others)
-    if (std::find(rejected.begin(), rejected.end(), setting) == rejected.end()) {
-      best_ = setting;
-      return !best_.empty();
-    }
-  return false;
+std::vector<Candidate> Tuner::chosen() const {
+  std::vector<Candidate> all;
+  for (const size_t member : members_) all.push_back(search_->entries()[member].candidate);
+  return all;
+}
+
+// With a memory limit, users also ask what would fit.
+void Tuner::find_largest_batch() {
+  if (request_.memory_bytes <= 0 || view_.bounded_by_length) return;
+  const TrialPool::LargestBatch found = pool_->largest_batch(kLargestBatchShare * request_.budget_seconds);
+  if (found.peak_bytes <= 0) return;
+  largest_ = {found.rows, found.peak_bytes, request_.memory_bytes, found.time_ended};
+}
+
+// As many steps as the budget pays for.
+EvidenceOptions Tuner::proof_options(const std::vector<Candidate>& members) const {
+  EvidenceOptions options;
+  options.consent = request_.allow.optimisation;
+  const double seconds = kProofShare * request_.budget_seconds / 1.5;
+  const double step = std::max(1e-4, observed_.seen.step_seconds);
+  Setting winner;
+  for (const Candidate& member : members) winner = combine(winner, member.values);
+  const auto paid = [&](double share, int runs) { return static_cast<int64_t>(share * seconds / runs / step); };
+  const bool exact = std::all_of(members.begin(), members.end(), proved_step_by_step);
+  options.steps = std::clamp<int64_t>(paid(exact ? 1.0 : 0.2, kExactProofRuns), 4, 20);
+  options.curve_steps = std::clamp<int64_t>(paid(0.8, curve_runs(options)), least_curve_steps(samples_factor(winner)),
+                                            std::max<int64_t>(400, least_curve_steps(samples_factor(winner))));
+  return options;
 }
 
 void Tuner::prove() {
   pool_->drop_all();
-  std::vector<Setting> rejected;
-  ReferenceCurves known;
-  const double per_proof = kCertificateShare * request_.budget_seconds / 1.5;
+  std::vector<Rejection> rejected;
   for (int round = 0; round < kMostCertificates && !best_.empty(); ++round) {
-    const config::Effect effect = strongest_effect(members(best_));
-    EvidenceOptions options;
-    options.consent = request_.allow.optimisation;
-    options.known = &known;
-    const bool exact = effect == config::Effect::Nothing || effect == config::Effect::Numerics;
-    const double runs = exact ? 4.5 : 2.5 + options.seeds;
-    const double step = std::max(1e-4, observed_.seen.step_seconds);
-    options.steps = std::clamp<int64_t>(static_cast<int64_t>(per_proof / runs / step), 4, exact ? 20 : 400);
-    say(fmt::format("[{:.0f} s] Does '{}' train like the reference? {} steps of each ...", spent(), setting_text(best_),
-                    options.steps));
-    measure::Certificate certificate;
+    EvidenceOptions options = proof_options(chosen());
+    options.known = &curves_;
+    say(fmt::format("[{:.0f} s] Does '{}' train like the reference? ...", spent(), setting_text(best_)));
+    Proof proof;
     try {
       const QuietLog quiet;
-      certificate = certify(jobs_, best_, effect, options);
+      const TrialPool::Journal journal(card_path_.string() + ".running", best_);
+      proof = certify(jobs_, chosen(), options);
+      if (proof.certificate.accepted()) peak_bytes_ = pool_->probe(best_);
     } catch (const std::exception& error) {
-      certificate.reason = fmt::format("The replay failed: {}", error.what());
+      proof.certificate = {};
+      proof.certificate.reason = fmt::format("The replay failed: {}", error.what());
     }
-    say(fmt::format("Certificate: {}. {}", measure::certificate_kind_name(certificate.kind), certificate.reason));
-    certificate_ = certificate;
-    if (certificate.accepted()) return;
-    notes_.push_back(fmt::format("'{}' was rejected: {}", setting_text(best_), certificate.reason));
-    if (!take_next_best(rejected)) break;
+    stop_if_asked();
+    say(fmt::format("Certificate: {}. {}", measure::certificate_kind_name(proof.certificate.kind),
+                    proof.certificate.reason));
+    certificate_ = proof.certificate;
+    if (certificate_->accepted()) return;
+    notes_.push_back(fmt::format("'{}' was rejected: {}", setting_text(best_), certificate_->reason));
+    rejected.push_back({members_, proof.failed_step_by_step});
+    choose(next_best(search_->entries(), rejected, round + 2 == kMostCertificates));
   }
-  best_.clear();
+  choose({});
 }
 
-measure::RatioEstimate Tuner::confirming_blocks(const Setting& best, double until, int most) {
+std::optional<measure::RatioEstimate> Tuner::confirming_blocks(const Setting& best, double until, int most) {
   std::vector<double> reference, mine;
   for (int block = 0; block < most; ++block) {
     if (static_cast<int>(mine.size()) >= kLeastConfirmingBlocks && spent() >= until) break;
     const TrialPool::Block result = run_block({}, best, block);
     if (!result.a || !result.b) {
-      if (mine.empty()) throw ConfigError(fmt::format("'{}' failed: {}", setting_text(best), result.failure));
-      break;
+      notes_.push_back(fmt::format("'{}' failed while it was confirmed: {}", setting_text(best), result.failure));
+      return std::nullopt;
     }
     reference.push_back(*result.a);
     mine.push_back(*result.b);
@@ -371,19 +497,22 @@ void Tuner::confirm() {
   if (best_.empty()) return;
   say(fmt::format("[{:.0f} s] Confirming '{}' with fresh blocks ...", spent(), setting_text(best_)));
   confirmed_ = confirming_blocks(best_, request_.budget_seconds, kMostConfirmingBlocks);
-  say(fmt::format("Against the reference: {}", gain_text(*confirmed_)));
-  if (confirmed_->interval.low > 1) return;
-  notes_.push_back(fmt::format("'{}' seemed faster in the search, but fresh blocks did not confirm it ({}).",
-                               setting_text(best_), gain_text(*confirmed_)));
-  best_.clear();
+  if (confirmed_) {
+    say(fmt::format("Against the reference: {}", gain_text(*confirmed_)));
+    if (confirmed_->interval.low > 1) return;
+    notes_.push_back(fmt::format("'{}' seemed faster in the search, but fresh blocks did not confirm it ({}).",
+                                 setting_text(best_), gain_text(*confirmed_)));
+  }
+  choose({});
 }
 
-TuneResult Tuner::finish() {
+// `values`: all that differs from the user's job.
+TuneResult Tuner::finish(measure::Ledger ledger, const Setting& values) {
   measure::TuneCard card;
   card.created = utc_timestamp();
   card.fingerprint = print_;
-  for (const auto& [path, value] : best_) card.values.emplace_back(path, value);
-  card.ledger = ledger_of(*search_, view_.task, best_);
+  for (const auto& [path, value] : values) card.values.emplace_back(path, value);
+  card.ledger = std::move(ledger);
   const double cadence = cadence_seconds_per_step(observed_.costs, observed_.rates);
   const double observed_rate = observed_.seen.samples_per_step / std::max(1e-9, observed_.seen.step_seconds + cadence);
   const double before = reference_seconds_ > 0 ? 1 / reference_seconds_ : observed_rate;
@@ -393,28 +522,37 @@ TuneResult Tuner::finish() {
   card.ledger.tuning_seconds = spent();
   card.budget_seconds = request_.budget_seconds;
   card.promised_ratio = {1, 1};
+  card.ledger.best.reset();
   if (!best_.empty()) {
     card.ledger.best = confirmed_;
     card.promised_ratio = promised_interval(*confirmed_, reference_seen_);
     card.certificate = certificate_;
-    card.peak_tensor_bytes = pool_->peak_bytes(best_);
+    card.peak_tensor_bytes = peak_bytes_;
   } else {
     measure::Certificate same;
-    same.kind = measure::CertificateKind::Identical;
-    same.reason = "Nothing was changed.";
+    same.kind = values.empty() ? measure::CertificateKind::Identical : measure::CertificateKind::WithinNoise;
+    same.reason = values.empty() ? "Nothing was changed." : "The step is only cut into pieces that fit the memory.";
+    if (!values.empty() && view_.batch_statistics) {
+      same.kind = measure::CertificateKind::TrainsDifferently;
+      same.reason =
+          "The batch is smaller, as the memory limit asks; the reference does not fit, so nothing was compared.";
+    }
     card.certificate = same;
+    card.peak_tensor_bytes = observed_.seen.peak_bytes;
   }
-  if (card.peak_tensor_bytes == 0) card.peak_tensor_bytes = pool_->peak_bytes({});
-  card.break_even = {spent(), 0, before, after, samples_of_run(*job_, static_cast<int64_t>(steps_per_epoch_))};
+  card.largest_batch = largest_;
+  const double samples = samples_of_run(*job_, static_cast<int64_t>(steps_per_epoch_), observed_.seen.samples_per_step);
+  card.break_even = {spent(), 0, before, after, samples};
   card.notes = notes_;
   write_file_atomic(card_path_, measure::tune_card_to_json(card));
-  return {card, false, false, card_path_, best_};
+  return {card, false, false, card_path_, values};
 }
 
 std::vector<RaceRow> Tuner::race(const std::vector<Setting>& settings, int blocks, double turn_seconds) {
   read_job();
   measure_machine();
   observe(std::nullopt);
+  jobs_.complete = nullptr;  // what is named is raced as it is
   make_pool(turn_seconds);
   std::vector<RaceRow> rows;
   for (const Setting& setting : settings) {

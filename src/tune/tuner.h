@@ -19,6 +19,7 @@ struct TuneRequest {
   Allow allow;
   int64_t memory_bytes = 0;         // 0: what the machine has
   bool fresh = false;               // do not use a card
+  bool full_ledger = false;         // race also what cannot gain
   std::filesystem::path card_file;  // a card to use and write instead of the cache's
   std::string versions;
   double cadence_share = 0.01;                  // of the time, each of log, monitor, validation, checkpoint
