@@ -3,7 +3,7 @@ import math
 import random
 import statistics
 
-from campaign import Campaign
+from campaign import COVERAGE_SECONDS, Campaign
 from frame import Bar, Workload
 
 
@@ -30,7 +30,7 @@ def story(final, coverage):
     lines = [f"The choice, `{final['choice']}`, is {gain_text([-x for x in logs['reference']])} times as fast as the reference.", "",
              "| of the grid | against the choice | setting |", "|---|---|---|"]
     lines += [f"| {name} | {gain_text(logs[name])} | `{text}` |" for name, text in final["contenders"].items()]
-    lines += ["", f"{len(coverage)} tunings of 20 s made {len(promised)} promises, the others changed nothing; the upper end of a promise is {statistics.median(promised):.2f} "
+    lines += ["", f"{len(coverage)} tunings of {COVERAGE_SECONDS} s made {len(promised)} promises, the others changed nothing; the upper end of a promise is {statistics.median(promised):.2f} "
               "times its lower (median). prediction_error_points: median over the switches these had time to race alone; the ledgers "
               "(bench/tuner/ledgers.py) race them all."]
     return "\n".join(lines)
@@ -54,8 +54,8 @@ def against_the_grid(env, job):
 
     workload = Workload(
         name=f"tuner_{job}",
-        sentence="Effective batch 16 as 2 x 8, workers 0, no buckets. The tuner's choice in turns with each of the top three of the grid micro-batch x workers x buckets x "
-                 "threads in fp32, and bf16 at its corners (52 points); ten promises of fresh tunings, each against a fresh race.",
+        sentence="Effective batch 16 as 2 x 8, workers 0, no buckets. The tuner's choice in turns with each of the top three of the grid micro-batch x workers x "
+                 f"precision x buckets x threads ({len(campaign.settings())} points); ten promises of fresh tunings, each against a fresh race.",
         variants={"tuner": next_round},
         bars=[Bar("loss_bound_percent", "tuner", "tuner", smaller_is_better=True, at_most=3, sentence="behind the best of the grid's top three, one-sided 95 % bound"),
               Bar("search_share_percent", "tuner", "tuner", smaller_is_better=True, at_most=15, sentence="of the grid's time"),

@@ -14,6 +14,7 @@ import jobs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FINAL_ROUNDS = 10
+COVERAGE_SECONDS = 40
 ALLOW = {"speech": "numerics,order,optimisation", "vae": "numerics,order"}
 
 
@@ -39,11 +40,18 @@ class Campaign:
             path.write_text(json.dumps(make(), indent=1))
         return json.loads(path.read_text())
 
+    def machine(self):
+        return self.stage("machine", lambda: self.call("machine"))
+
+    def settings(self):
+        machine = self.machine()
+        return jobs.settings(self.job, machine["gemm_bf16_gflops"] / machine["gemm_fp32_gflops"])
+
     def grid(self):
         def make():
             begin = time.monotonic()
-            rows = self.race(jobs.settings(self.job), 8, "0.15s")
-            return {"seconds": time.monotonic() - begin, "rows": [r | {"text": t} for r, t in zip(rows, jobs.settings(self.job))]}
+            rows = self.race(self.settings(), 8, "0.15s")
+            return {"seconds": time.monotonic() - begin, "rows": [r | {"text": t} for r, t in zip(rows, self.settings())]}
         return self.stage("grid", make)
 
     def tune(self):
@@ -74,7 +82,7 @@ class Campaign:
             return {"choice": choice, "contenders": contenders, "rounds": rounds}
         return self.stage("final", make)
 
-    def coverage(self, promises=10, budget="20s"):
+    def coverage(self, promises=10, budget=f"{COVERAGE_SECONDS}s"):
         """Fresh tunings, each promise against a fresh race; one that promises nothing is kept as such and does not count."""
         def make():
             results, kept = [], 0

@@ -28,14 +28,17 @@ trainer: {{accumulate_grad_batches: 8, precision: 32-true, max_epochs: 10}}
 """
 
 
-def settings(job):
-    """Every point of the grid: micro-batch x workers x buckets x threads at an effective batch of 16 in fp32, and bf16 at its corners.
+def settings(job, bf16_share):
+    """Every point of the grid: micro-batch x workers x precision x buckets x threads at an effective batch of 16.
 
-    Where bf16 is tens of times slower (no units for it), every one of its points loses alike; four of them show that.
+    `bf16_share`: what bf16 matrix products reach of fp32's rate here. Where that is below a tenth (no units for it), every bf16 point loses
+    tens of times over; four of them show that, and a grid of them all would flatter the tuner's share of its time.
     """
-    full = list(itertools.product((2, 4, 8, 16), (0, 1, 2), ("32-true",), (False, True), (1, 2)))
-    corners = list(itertools.product((2, 16), (0,), ("bf16-mixed",), (False, True), (2,)))
-    return [setting(job, *point) for point in full + corners]
+    points = list(itertools.product((2, 4, 8, 16), (0, 1, 2), ("32-true", "bf16-mixed"), (False, True), (1, 2)))
+    if bf16_share < 0.1:
+        corners = itertools.product((2, 16), (0,), ("bf16-mixed",), (False, True), (2,))
+        points = [point for point in points if point[2] == "32-true"] + list(corners)
+    return [setting(job, *point) for point in points]
 
 
 def setting(job, rows, workers, precision, buckets, threads):

@@ -15,12 +15,10 @@ Entry make(const std::string& path, const std::string& value, Effect effect, con
   return entry;
 }
 
-const std::vector<Entry> kEntries = {make("workers", "1", Effect::Nothing, "workers", 1.4),
-                                     make("batch", "16", Effect::Optimisation, "batch", 1.8),
-                                     make("batch", "8", Effect::Optimisation, "batch", 1.6),
-                                     make("batch", "4", Effect::Optimisation, "batch", 1.3),
-                                     make("micro", "8", Effect::Numerics, "micro", 1.1),
-                                     make("buckets", "8", Effect::Order, "buckets", 1.0)};
+const std::vector<Entry> kEntries = {
+    make("workers", "1", Effect::Nothing, "workers", 1.4),  make("batch", "16", Effect::Optimisation, "batch", 1.8),
+    make("batch", "8", Effect::Optimisation, "batch", 1.6), make("batch", "4", Effect::Optimisation, "batch", 1.3),
+    make("micro", "8", Effect::Numerics, "micro", 1.1),     make("buckets", "8", Effect::Order, "buckets", 1.0)};
 
 TEST(NextBest, AnotherValueTakesThePlaceOnceThenNoneDoes) {
   std::vector<Rejection> rejected = {{{0, 1}, false}};

@@ -47,7 +47,7 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, bool 
     out.verdict = LedgerVerdict::NotMeasurable;
   } else if (entry.alone) {
     out.verdict = verdict_of(entry);
-  } else if (entry.state == EntryState::Failed) {
+  } else if (entry.state == EntryState::Failed || entry.failed_on_top) {
     out.verdict = LedgerVerdict::Failed;
   } else if (entry.state == EntryState::Pruned && c.not_tried.empty()) {
     out.verdict = LedgerVerdict::NoEffect;

@@ -22,17 +22,19 @@ constexpr double kStepsOfOneTrial = 64;  // what is observed, one race, its proo
 
 // The limit holds for training the longest samples, the optimiser's state included. How many of them fit at once; as
 // many as the job takes when these do.
-int64_t rows_that_fit(const JobSource& jobs, train::Trial& trial, int64_t memory_bytes) {
+int64_t rows_that_fit(train::Trial& trial, int64_t memory_bytes, int64_t others_bytes) {
   const int64_t rows = train::rows_at_once(trial.job());
   if (memory_bytes <= 0) return rows;
-  device::memory::set_limit(memory_bytes);
+  trial.longest_batch_peak_bytes();  // with all that a run has live
+  device::memory::set_limit(memory_bytes + others_bytes);
   const std::string limit = format_bytes(static_cast<uint64_t>(memory_bytes));
   const auto fits = [&](int64_t count) {
-    const Setting values = {{kBatchPath, std::to_string(count)}, {kMicroPath, std::to_string(count)}};
     bool fit = true;
     try {
-      const auto job = train::Job::read(jobs.registry, jobs.with(values), jobs.machine, {true, false});
-      train::longest_batch_peak(count == rows ? trial.job() : *job, trial.task());
+      if (count == rows)
+        train::longest_batch_peak(trial.job(), trial.task());
+      else
+        train::longest_batch_peak(trial.job(), trial.task(), count, /*in_pieces=*/true);
     } catch (const c10::OutOfMemoryError&) {
       fit = false;
     }
@@ -68,6 +70,7 @@ int64_t rows_that_fit(const JobSource& jobs, train::Trial& trial, int64_t memory
 
 JobObservation observe_job(const JobSource& jobs, std::optional<double> budget_seconds, int64_t memory_bytes) {
   JobObservation result;
+  const int64_t others = device::memory::stats().live_bytes;
   std::unique_ptr<train::Trial> trial;
   double first_step = 0;
   try {
@@ -89,7 +92,7 @@ JobObservation observe_job(const JobSource& jobs, std::optional<double> budget_s
         "{} or more.",
         format_seconds(*budget_seconds), format_seconds(first_step), format_seconds(kStepsOfOneTrial * first_step),
         format_seconds(4 * kStepsOfOneTrial * first_step)));
-  if (const int64_t rows = rows_that_fit(jobs, *trial, memory_bytes); rows != train::rows_at_once(trial->job())) {
+  if (const int64_t rows = rows_that_fit(*trial, memory_bytes, others); rows != train::rows_at_once(trial->job())) {
     result.rows_that_fit = rows;
     return result;
   }

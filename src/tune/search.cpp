@@ -505,7 +505,7 @@ double Search::untested_gain() const {
 std::vector<std::string> Search::unknown() const {
   std::vector<std::string> names;
   for (const Entry& entry : entries_)
-    if (entry.candidate.unpredicted && !entry.candidate.late && !entry.on_top &&
+    if (entry.candidate.unpredicted && !entry.candidate.late && !entry.on_top && !entry.failed_on_top &&
         (entry.state == EntryState::Untried || entry.state == EntryState::OutOfBudget))
       names.push_back(entry.candidate.field);
   return names;

@@ -249,6 +249,49 @@ TEST(Search, AFailedTrialIsAResult) {
   EXPECT_EQ(search.entries().back().note, "out of memory");
 }
 
+TEST(Search, AFailureInCompanyKeepsWhatWasSeenAlone) {
+  // A larger batch fits alone, not together with buckets.
+  const auto speed = [](const Setting& s) {
+    if (s.count("batch") && s.count("buckets")) return 0.0;
+    return 100.0 * (s.count("batch") ? 1.3 : 1.0) * (s.count("buckets") ? 1.4 : 1.0);
+  };
+  const std::vector<Candidate> candidates = {
+      {"buckets", {{"buckets", "true"}}, 0.5, 1e9, config::Effect::Order, "buckets"},
+      {"batch 8", {{"batch", "8"}}, 0.01, 1e9, config::Effect::Optimisation, "batch"}};
+  Search search(candidates, {.budget_seconds = 1000});
+  EXPECT_EQ(setting_text(run_search(search, speed, 0.01, 1).best), "buckets=true");
+  EXPECT_EQ(search.entries()[1].state, EntryState::Better);
+  EXPECT_TRUE(search.entries()[1].failed_on_top);
+}
+
+TEST(Search, StopsWhenNothingUntestedCanGain) {
+  std::vector<Candidate> candidates = make_candidates();
+  candidates.push_back({"threads 1", {{"threads", "1"}}, -0.4, 1e9, config::Effect::Numerics, "threads"});
+  candidates.back().late = true;
+  const auto speed = [](const Setting& s) { return plain_speed(s) * (s.count("threads") ? 0.6 : 1.0); };
+  Search search(candidates, {.budget_seconds = 1000});
+  run_search(search, speed, 0.015, 1);
+  EXPECT_FALSE(search.entries().back().alone.has_value());
+  EXPECT_FALSE(search.out_of_budget());
+  EXPECT_LT(search.untested_gain(), 0.02);
+  SearchOptions full{.budget_seconds = 1000};
+  full.full_ledger = true;
+  Search complete(candidates, full);
+  run_search(complete, speed, 0.015, 1);
+  ASSERT_TRUE(complete.entries().back().alone.has_value());
+  EXPECT_NEAR(complete.entries().back().alone->ratio, 0.6, 0.05);
+}
+
+TEST(Search, WhatNothingPredictsIsNamedWhenTheBudgetEnds) {
+  std::vector<Candidate> candidates = make_candidates();
+  candidates.push_back({"cache_features", {{"features", "true"}}, 0, 1e9, config::Effect::Nothing, "features"});
+  candidates.back().field = "cache_features";
+  candidates.back().unpredicted = true;
+  Search search(candidates, {.budget_seconds = 3});
+  run_search(search, plain_speed, 0.01, 1);
+  EXPECT_EQ(search.unknown(), std::vector<std::string>{"cache_features"});
+}
+
 TEST(Search, StopsAtTheBudgetWithABestSoFar) {
   Search search(make_candidates(), {.budget_seconds = 4});
   const Outcome outcome = run_search(search, plain_speed, 0.01, 1);

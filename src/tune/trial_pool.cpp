@@ -46,7 +46,27 @@ struct TrialPool::Running {
   double samples_per_step = 1;
 };
 
-TrialPool::TrialPool(const JobSource& jobs, PoolOptions options) : jobs_(jobs), options_(std::move(options)) {}
+// What is alive when it ends and was not when it began belongs to the trial that ran.
+class TrialPool::Account {
+ public:
+  explicit Account(Running& r) : r_(r), before_(device::memory::stats().live_bytes) {}
+  ~Account() { r_.own_bytes += device::memory::stats().live_bytes - before_; }
+  Account(const Account&) = delete;
+  Account& operator=(const Account&) = delete;
+
+ private:
+  Running& r_;
+  int64_t before_;
+};
+
+// Others' tensors are not this job's where the limit is the user's; the machine's own limit holds for all.
+void TrialPool::set_limit(const Running& r) const {
+  const int64_t others = device::memory::stats().live_bytes - r.own_bytes;
+  device::memory::set_limit(options_.memory_limit + (options_.limit_is_the_users ? std::max<int64_t>(0, others) : 0));
+}
+
+TrialPool::TrialPool(const JobSource& jobs, PoolOptions options)
+    : jobs_(jobs), options_(std::move(options)), others_(device::memory::stats().live_bytes) {}
 TrialPool::~TrialPool() = default;
 
 void TrialPool::drop_all() { alive_.clear(); }
@@ -74,23 +94,23 @@ TrialPool::Journal::~Journal() {
 }
 
 // The size that is returned must have run with the longest samples, the optimiser's state and a validation.
-int64_t TrialPool::probe_memory(Running& r, int64_t live_before) {
+int64_t TrialPool::probe_memory(Running& r) {
   device::memory::begin_step();
   r.trial->run(1);
   int64_t peak = device::memory::stats().step_peak_bytes;
   peak = std::max(peak, r.trial->longest_batch_peak_bytes());
   device::memory::begin_step();
   r.trial->time_validation();
-  return std::max(peak, device::memory::stats().step_peak_bytes) - live_before;
+  return std::max(peak, device::memory::stats().step_peak_bytes) - others_;
 }
 
 // The first steps: the largest rows of a precision are looked at with the longest samples, and a setting that is far
 // slower than the reference is known as that from here on.
-void TrialPool::start(Running& r, bool probe, int64_t live_before) {
+void TrialPool::start(Running& r, bool probe) {
   MemoryModel& memory = memory_[train::precision_name(r.trial->job().precision())];
   const int64_t rows = train::rows_at_once(r.trial->job());
   try {
-    if (probe) return memory.add(rows, probe_memory(r, live_before));
+    if (probe) return memory.add(rows, probe_memory(r));
     const auto seconds = [&] {
       const TurnCost cost = turn_cost(r.trial->run(1).rows);
       return cost.samples > 0 ? cost.seconds / cost.samples : 0;
@@ -125,18 +145,19 @@ TrialPool::Running& TrialPool::running(const Setting& setting) {
                                          format_bytes(static_cast<uint64_t>(options_.memory_limit))));
     drop_all();
   }
-  const int64_t live = device::memory::stats().live_bytes;
   auto r = std::make_unique<Running>();
   r->setting = setting;
   train::TrialOptions options;
   options.checkpoint = false;
-  r->trial = std::make_unique<train::Trial>(jobs_.registry, jobs_.with(values), jobs_.machine, options);
-  device::memory::set_limit(options_.memory_limit + (options_.limit_is_the_users ? live : 0));
-  start(*r, probe, live);
+  {
+    const Account account(*r);
+    set_limit(*r);
+    r->trial = std::make_unique<train::Trial>(jobs_.registry, jobs_.with(values), jobs_.machine, options);
+    start(*r, probe);
+  }
   const int64_t batch = r->trial->job().train_ds().batch_size.value();
   r->samples_per_step = batch > 0 ? static_cast<double>(batch * r->trial->job().trainer().accumulate_grad_batches)
                                   : reference_.samples_per_step;  // bounded by length: no setting changes that
-  r->own_bytes = device::memory::stats().live_bytes - live;
   alive_.push_front(std::move(r));
   time_cadences(*alive_.front());
   settle(*alive_.front());
@@ -169,26 +190,27 @@ int64_t TrialPool::probe(const Setting& setting) {
   drop_all();
   Running& r = running(setting);
   alive_.resize(1);  // the reference may have come back to time a validation
-  const int64_t others = device::memory::stats().live_bytes - r.own_bytes;
-  device::memory::set_limit(options_.memory_limit + (options_.limit_is_the_users ? others : 0));
-  return probe_memory(r, others);
+  const Account account(r);
+  set_limit(r);
+  return probe_memory(r);
 }
 
 TrialPool::LargestBatch TrialPool::largest_batch(double seconds) {
   const QuietLog quiet;
   drop_all();
   Running& r = running({});
-  const int64_t begin = now_ns(), live = device::memory::stats().live_bytes - r.own_bytes;
+  const Account account(r);
+  set_limit(r);
+  r.trial->longest_batch_peak_bytes();  // with all that a run has live
+  const int64_t begin = now_ns();
   LargestBatch largest{train::rows_at_once(r.trial->job()), 0, false};
   for (int64_t rows = largest.rows;; rows *= 2) {
     const int64_t before = now_ns();
-    Setting values = {{kBatchPath, std::to_string(rows)}, {kMicroPath, std::to_string(rows)}};
-    const auto job = train::Job::read(jobs_.registry, jobs_.with(values), jobs_.machine, train::JobOptions());
     try {
-      const int64_t peak = train::longest_batch_peak(*job, r.trial->task());
+      const int64_t peak = train::longest_batch_peak(r.trial->job(), r.trial->task(), rows, /*in_pieces=*/false);
       r.trial->task().module().zero_grad(/*set_to_none=*/true);
       if (peak == 0) break;  // the task has no such batch
-      largest = {rows, peak - live, false};
+      largest = {rows, peak - others_, false};
     } catch (const c10::OutOfMemoryError&) {
       r.trial->task().module().zero_grad(/*set_to_none=*/true);
       break;
@@ -217,10 +239,8 @@ void TrialPool::settle(Running& r) {
 }
 
 TurnCost TrialPool::turn(Running& r) {
-  // Others' tensors are not this job's.
-  if (options_.limit_is_the_users)
-    device::memory::set_limit(options_.memory_limit +
-                              std::max<int64_t>(0, device::memory::stats().live_bytes - r.own_bytes));
+  const Account account(r);
+  set_limit(r);
   const auto steps = std::max<int64_t>(1, std::llround(turn_samples_ / r.samples_per_step));
   if (r.warm_steps > 0) r.trial->run(std::min(r.warm_steps, 2 * steps));
   const auto result = r.trial->run(steps);
@@ -239,6 +259,8 @@ void TrialPool::load_state(Running& from, Running& to) {
   if (from.trial->steps_per_epoch() != to.trial->steps_per_epoch() ||
       from.trial->job().precision() != to.trial->job().precision())
     return;
+  const Account account(to);
+  device::memory::set_limit(0);  // a copy that no run makes; the next turn sets the limit again
   to.trial->load(from.trial->state());
   settle(to);
 }

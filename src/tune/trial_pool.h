@@ -75,8 +75,10 @@ class TrialPool {
  private:
   struct Running;
   Running& running(const Setting& setting);
-  int64_t probe_memory(Running& r, int64_t live_before);
-  void start(Running& r, bool probe, int64_t live_before);
+  class Account;
+  void set_limit(const Running& r) const;
+  int64_t probe_memory(Running& r);
+  void start(Running& r, bool probe);
   void time_cadences(Running& r);
   void load_state(Running& from, Running& to);
   TurnCost turn(Running& r);
@@ -85,6 +87,7 @@ class TrialPool {
 
   const JobSource& jobs_;
   PoolOptions options_;
+  int64_t others_;                             // bytes of tensors that live outside the pool
   std::list<std::unique_ptr<Running>> alive_;  // most recently used first
   std::map<std::string, std::string> failures_;
   std::map<std::string, double> hopeless_;  // seconds per sample of settings whose first step was far slower

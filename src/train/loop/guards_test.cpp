@@ -241,6 +241,21 @@ TEST(Guards, ALowLimitSplitsAndRemembers) {
   EXPECT_EQ(tight.seen.count("guard.out_of_memory"), actions);
 }
 
+TEST(Guards, ASampleThatFitsOnlyWithoutTheCopyOfTheStateTrains) {
+  const std::vector<std::string> settings = {"model.hidden=4096", "model.train_ds.batch_size=1", "model.longest=64"};
+  Loop free(settings);
+  free.trainer->run_steps(4);
+  const int64_t peak = free.seen.rows.back().peak_bytes, live = free.seen.rows.back().live_bytes;
+  Loop tight(settings);
+  tight.trainer->run_steps(2);
+  device::memory::set_limit(device::memory::stats().live_bytes + (peak - live) * 9 / 10);
+  tight.trainer->run_steps(2);
+  device::memory::set_limit(0);
+  EXPECT_EQ(tight.seen.count("guard.no_snapshot"), 1);
+  EXPECT_EQ(tight.seen.count("guard.out_of_memory"), 0);
+  EXPECT_TRUE(bit_equal(free.weights(), tight.weights()));
+}
+
 TEST(Guards, ASampleThatDoesNotFitSaysSo) {
   Loop loop;
   device::memory::set_limit(device::memory::stats().live_bytes + 64);

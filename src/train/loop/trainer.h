@@ -126,6 +126,8 @@ class Trainer {
   bool validate_once();
   bool monitor_once();
   bool save_once();  // until it is on the disk
+  // The copy of the training state that repairs start from, taken now: memory is judged with it in place.
+  void refresh_snapshot();
   const LoopSettings& settings() const { return settings_; }
   measure::StepClock& clock() { return clock_; }
 
@@ -163,6 +165,7 @@ class Trainer {
   // trainer_repair.cpp
   void restore(const CheckpointState& state);
   void take_snapshot_if_due();
+  bool give_back_snapshot();
   void repair(const std::string& what);
   [[noreturn]] void diverged(const std::string& why);
 

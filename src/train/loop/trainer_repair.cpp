@@ -29,6 +29,25 @@ void Trainer::take_snapshot_if_due() {
                                      copy_interval(seconds, step_seconds_, settings_.snapshot_overhead));
 }
 
+void Trainer::refresh_snapshot() {
+  next_snapshot_ = std::min(next_snapshot_, state_.step);
+  take_snapshot_if_due();
+}
+
+// Training goes before the means to repair it. Not while that is going on: the copy is where it started from.
+bool Trainer::give_back_snapshot() {
+  if (!snapshot_.exists() || replaying_) return false;
+  snapshot_.drop();
+  next_snapshot_ = std::numeric_limits<int64_t>::max();
+  ++state_.guard_actions;
+  event("guard.no_snapshot", {{"step", state_.step}});
+  log_warning(fmt::format(
+      "Step {}: a sample fits only without the copy of the training state, which is given back; a weight that is not "
+      "finite after a step can no longer be repaired by replay.",
+      state_.step + 1));
+  return true;
+}
+
 void Trainer::repair(const std::string& what) {
   ++state_.guard_actions;
   const int64_t target = state_.step, actions = state_.guard_actions;

@@ -93,12 +93,14 @@ void Trainer::on_out_of_memory(const std::string& what) {
   // Before any piece ran there is nothing to split: the whole micro-batch is what did not fit.
   const int64_t rows = piece_rows_ > 0 ? piece_rows_ : step_batches_.empty() ? 1 : step_batches_.back()->size();
   const int64_t cost = piece_cost_ > 0 ? piece_cost_ : rows;
-  if (!memory_.on_out_of_memory(rows, cost))
+  if (!memory_.on_out_of_memory(rows, cost)) {
+    if (give_back_snapshot()) return;
     throw OutOfMemoryError(
         fmt::format("Step {}: one sample does not fit in memory ({}). Shorten the samples (max_duration, "
                     "max_sequence_length), use a smaller "
                     "model, or raise trainer.memory_limit.",
                     state_.step + 1, budget));
+  }
   ++state_.guard_actions;
   event("guard.out_of_memory", {{"step", state_.step + 1},
                                 {"rows", rows},

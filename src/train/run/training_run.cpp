@@ -247,15 +247,22 @@ int64_t rows_at_once(const Job& job) {
   return micro > 0 ? micro : job.train_ds().batch_size.value();
 }
 
-int64_t longest_batch_peak(const Job& job, task::Task& task) {
-  const task::Batch worst = task.worst_case_batch(rows_at_once(job));
+int64_t longest_batch_peak(const Job& job, task::Task& task, int64_t rows, bool in_pieces) {
+  const task::Batch worst = task.worst_case_batch(rows);
   if (worst.size() == 0) return 0;
   device::memory::begin_step();
   measure::StepClock clock;
   StepCompute compute(task, job.device(), clock);
   compute.begin({job.seed(), 0, job.precision(), 1.0, 1});
   compute.add(worst);
+  if (in_pieces) compute.add(worst);
   return device::memory::stats().step_peak_bytes;
+}
+
+int64_t longest_batch_peak(const Job& job, task::Task& task) {
+  const int64_t rows = rows_at_once(job);
+  return longest_batch_peak(job, task, rows,
+                            rows < job.train_ds().batch_size.value() * job.trainer().accumulate_grad_batches);
 }
 
 namespace {

@@ -30,8 +30,11 @@ RunSummary run_training(Job& job, const RunOptions& options);
 // Writes nothing.
 std::vector<std::string> dry_run(Job& job);
 
-// Tensor bytes at the peak of one forward and backward over the longest samples allowed, as many as are computed at
-// once; 0 when the task has no such batch. Leaves gradients behind.
+// Tensor bytes at the peak of a step over the longest samples allowed, `rows` at once; 0 when the task has no such
+// batch. Leaves gradients behind. `in_pieces`: the step has further pieces, so that the second one finds the gradients
+// of the first.
+int64_t longest_batch_peak(const Job& job, task::Task& task, int64_t rows, bool in_pieces);
+// The same for the job's own step.
 int64_t longest_batch_peak(const Job& job, task::Task& task);
 // Samples computed at once.
 int64_t rows_at_once(const Job& job);

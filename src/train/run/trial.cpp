@@ -189,6 +189,7 @@ std::optional<double> Trial::time_checkpoint() {
 }
 
 int64_t Trial::longest_batch_peak_bytes() {
+  impl_->trainer->refresh_snapshot();
   const int64_t peak = longest_batch_peak(*impl_->job, *impl_->task);
   impl_->task->module().zero_grad(/*set_to_none=*/true);
   return peak;

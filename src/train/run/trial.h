@@ -48,9 +48,9 @@ class Trial {
   std::optional<double> time_validation();
   std::optional<double> time_monitor();
   std::optional<double> time_checkpoint();
-  // Forward and backward of the longest samples allowed, on top of what is live (weights, and the optimiser's state
-  // once a step was made): tensor bytes at the peak. Throws c10::OutOfMemoryError above the limit; 0 when the task has
-  // no such batch.
+  // Forward and backward of the longest samples allowed, on top of what is live (weights, the optimiser's state once a
+  // step was made, and the copy of both that repairs start from): tensor bytes at the peak. Throws
+  // c10::OutOfMemoryError above the limit; 0 when the task has no such batch.
   int64_t longest_batch_peak_bytes();
 
   // Weights, optimiser and position of another trial of the same model (or of this one before), for runs that must
