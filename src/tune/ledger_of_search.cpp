@@ -58,7 +58,7 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, bool 
     if (entry.state == EntryState::OutOfBudget) {
       out.reason = out.in_best ? "part of the best" : "the budget ended before its turn";
       if (entry.on_top)
-        out.reason = fmt::format("alone, only on top of the first guess: {:+.0f} % ({:+.0f} to {:+.0f})",
+        out.reason = fmt::format("raced only on top of the first guess, {:+.0f} % ({:+.0f} to {:+.0f})",
                                  100 * (entry.on_top->ratio - 1), 100 * (entry.on_top->interval.low - 1),
                                  100 * (entry.on_top->interval.high - 1));
     }

@@ -212,7 +212,7 @@ Race::Belief Search::believed(size_t index) const {
 std::optional<Entry::Open> Search::left_open(size_t index) const {
   if (entries_[index].candidate.ledger_only) return std::nullopt;
   const Race::Belief belief = believed(index);
-  return Entry::Open{belief.gain, belief.deviation};
+  return Entry::Open{belief.gain, belief.deviation, trial_.a.empty()};
 }
 
 bool Search::worth_keeping(size_t index) const {
@@ -471,16 +471,26 @@ bool Search::start_leave_one_out() {
   return false;
 }
 
-// Whether a switch that is not part of the best could still gain what is worth keeping, 19 times out of 20.
-bool Search::may_gain(size_t index) const {
+// What a switch that is not part of the best would do to it: as predicted, or as its undecided race says.
+Entry::Open Search::left_to_gain(size_t index) const {
   const Entry& entry = entries_[index];
   const Candidate& c = entry.candidate;
+  const double alone = log_gain(c.predicted_gain), now = best_.empty() ? alone : log_gain(expected_on_top(index));
+  if (!entry.open) return {std::min(now, log_gain(c.ceiling)), prediction_error(now), false};
+  // Raced against the reference: on top of the best it differs as much as its predictions do.
+  return {entry.open->gain + (entry.open->alone ? now - alone : 0), entry.open->deviation, false};
+}
+
+// Whether it could gain what is worth keeping, 19 times out of 20.
+bool Search::may_gain(size_t index) const {
+  const Entry& entry = entries_[index];
   if (is_member(index)) return false;
-  if (entry.open) return entry.open->gain + kOneSided * entry.open->deviation > std::log1p(options_.least_gain);
-  if (entry.state != EntryState::Untried && entry.state != EntryState::OutOfBudget) return false;
-  if (c.unpredicted) return true;
-  const double predicted = log_gain(c.predicted_gain);
-  return std::min(predicted + kOneSided * prediction_error(predicted), log_gain(c.ceiling)) >
+  if (!entry.open) {
+    if (entry.state != EntryState::Untried && entry.state != EntryState::OutOfBudget) return false;
+    if (entry.candidate.unpredicted) return true;
+  }
+  const Entry::Open left = left_to_gain(index);
+  return std::min(left.gain + kOneSided * left.deviation, log_gain(entry.candidate.ceiling)) >
          std::log1p(options_.least_gain);
 }
 
@@ -491,8 +501,7 @@ double Search::untested_gain() const {
     const Candidate& c = entry.candidate;
     if (c.ledger_only || c.unpredicted || !may_gain(i)) continue;
     if (!entry.open && (entry.on_top || entry.guessed)) continue;  // it has met the best
-    const double predicted = std::min(log_gain(c.predicted_gain), log_gain(c.ceiling));
-    const Entry::Open left = entry.open.value_or(Entry::Open{predicted, prediction_error(predicted)});
+    const Entry::Open left = left_to_gain(i);
     Entry::Open& group = most.try_emplace(c.group.empty() ? c.name : c.group, left).first->second;
     if (left.gain + kOneSided * left.deviation > group.gain + kOneSided * group.deviation) group = left;
   }

@@ -62,6 +62,7 @@ struct Entry {
   // Its last race neither showed a gain nor ruled one out: what is believed of it now, on the log scale.
   struct Open {
     double gain = 0, deviation = 0;
+    bool alone = true;  // against the reference, not on top of a best
   };
   std::optional<Open> open{};
 };
@@ -100,6 +101,7 @@ class Search {
   bool start_again();
   void begin_neighbours();
   bool begin_again();
+  Entry::Open left_to_gain(size_t entry) const;
   bool may_gain(size_t entry) const;
   std::optional<Entry::Open> left_open(size_t entry) const;
   Stage after_guess() const { return leftovers_done_ ? Stage::Again : Stage::AddOneIn; }
