@@ -32,6 +32,8 @@ detail::OrderedJson break_even_json(const BreakEven& costs) {
           {"baseline_samples_per_second", detail::number_json(costs.baseline_samples_per_second)},
           {"best_samples_per_second", detail::number_json(costs.best_samples_per_second)},
           {"samples_of_run", detail::number_json(costs.samples_of_run)},
+          {"samples_per_step", detail::number_json(costs.samples_per_step)},
+          {"baseline_spread", detail::number_json(costs.baseline_spread)},
           {"break_even_samples", detail::number_json(costs.samples())}};
 }
 
@@ -42,6 +44,8 @@ BreakEven break_even_of(const detail::OrderedJson& json) {
   costs.baseline_samples_per_second = detail::number_from(json.at("baseline_samples_per_second")).value_or(0);
   costs.best_samples_per_second = detail::number_from(json.at("best_samples_per_second")).value_or(0);
   costs.samples_of_run = detail::number_from(json.at("samples_of_run")).value_or(0);
+  costs.samples_per_step = json.value("samples_per_step", 0.0);
+  costs.baseline_spread = json.value("baseline_spread", 0.0);
   return costs;
 }
 
@@ -85,6 +89,7 @@ std::string tune_card_to_json(const TuneCard& card) {
                              {"limit_bytes", largest->limit_bytes},
                              {"time_ended", largest->time_ended}};
   json["budget_seconds"] = card.budget_seconds;
+  json["full_ledger"] = card.full_ledger;
   json["break_even"] = break_even_json(card.break_even);
   json["notes"] = card.notes;
   json["ledger"] = detail::ledger_json(card.ledger);
@@ -108,6 +113,7 @@ TuneCard tune_card_from_json(const std::string& text, const std::string& name) {
                             largest.at("time_ended")};
     }
     card.budget_seconds = json.value("budget_seconds", 0.0);
+    card.full_ledger = json.value("full_ledger", false);
     card.break_even = break_even_of(json.at("break_even"));
     json.at("notes").get_to(card.notes);
     card.ledger = detail::ledger_of(json.at("ledger"));

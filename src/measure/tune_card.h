@@ -31,6 +31,8 @@ struct BreakEven {
   double tuning_seconds = 0, compile_seconds = 0;
   double baseline_samples_per_second = 0, best_samples_per_second = 0;
   double samples_of_run = 0;
+  double samples_per_step = 0;  // of the tuned job
+  double baseline_spread = 0;   // of the baseline's speed while it was tuned, relative, 95 %
   // Samples after which the tuned run, its costs included, is ahead; nullopt when it never is.
   std::optional<double> samples() const;
   double baseline_finish_seconds() const;
@@ -54,6 +56,7 @@ struct TuneCard {
   int64_t peak_tensor_bytes = 0;  // of the tuned job, over its longest samples, a validation and a step
   std::optional<LargestBatch> largest_batch;
   double budget_seconds = 0;  // that was given: a longer one may find more
+  bool full_ledger = false;   // also what cannot gain was raced
   std::vector<std::string> notes;
 };
 

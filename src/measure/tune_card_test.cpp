@@ -43,7 +43,8 @@ TuneCard full_card() {
   card.certificate->reference_losses = {1.5, std::nan(""), HUGE_VAL};
   card.certificate->seed_spread = Interval{1.0, 1.1};
   card.certificate->first_different_step = 3;
-  card.break_even = {60, 20, 10, 20, 100000};
+  card.break_even = {60, 20, 10, 20, 100000, 16, 0.1};
+  card.full_ledger = true;
   card.promised_ratio = {1.6, 1.8};
   card.peak_tensor_bytes = int64_t{3} << 30;
   card.largest_batch = LargestBatch{64, int64_t{7} << 30, int64_t{8} << 30, false};

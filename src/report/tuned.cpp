@@ -33,10 +33,15 @@ std::string break_even_sentence(const measure::TuneCard& card) {
   const auto finish = [&](double ratio) {
     return b.tuning_seconds + b.compile_seconds + b.baseline_finish_seconds() / std::max(1e-9, ratio);
   };
-  return fmt::format("{} and pays back after {} samples; the run finishes in {} ({} to {}) instead of {}.", cost,
-                     format_count(*samples), format_seconds(b.best_finish_seconds()),
+  const std::string steps =
+      b.samples_per_step > 0 ? fmt::format(" ({} of its steps)", format_count(std::ceil(*samples / b.samples_per_step)))
+                             : "";
+  const double before = b.baseline_finish_seconds();
+  return fmt::format("{} and pays back after {} samples{}; the run finishes in {} ({} to {}) instead of {} ({} to {}).",
+                     cost, format_count(*samples), steps, format_seconds(b.best_finish_seconds()),
                      format_seconds(finish(card.promised_ratio.high)), format_seconds(finish(card.promised_ratio.low)),
-                     format_seconds(b.baseline_finish_seconds()));
+                     format_seconds(before), format_seconds(before / (1 + b.baseline_spread)),
+                     format_seconds(before * (1 + b.baseline_spread)));
 }
 
 // Empty where nothing was measured.

@@ -30,10 +30,9 @@ std::vector<Candidate> cadence_candidates(const JobView& job, const Observed& ob
     out.push_back(std::move(c));
   };
   // A run keeps two of what it had: one that never validates says nothing.
-  const double run_steps = job.max_steps > 0    ? static_cast<double>(job.max_steps)
-                           : job.max_epochs > 0 ? static_cast<double>(job.max_epochs * job.samples) /
-                                                      static_cast<double>(job.effective_batch())
-                                                : 1e15;
+  double run_steps = job.max_steps > 0 ? static_cast<double>(job.max_steps) : 1e15;
+  if (job.max_epochs > 0 && job.steps_per_epoch > 0)
+    run_steps = std::min(run_steps, static_cast<double>(job.max_epochs * job.steps_per_epoch));
   const auto twice = [&](double steps, int64_t from, int64_t to) {
     return std::max(from, std::min(to, static_cast<int64_t>(steps / 2)));
   };

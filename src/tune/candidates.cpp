@@ -171,6 +171,18 @@ class Maker {
         add(std::move(c));
       }
     }
+    // A job without workers has nothing that could be ahead; with them, further ahead is one more thing to try.
+    if (job_.workers > 0 || job_.prefetch >= 8) return;
+    const int workers = std::min(2, cores);
+    add({"",
+         {{kWorkers, std::to_string(workers)}, {"model.train_ds.prefetch_factor", "8"}},
+         now / worker_step_seconds(workers, job_.threads) - 1,
+         1 / (1 - share) - 1 + 0.02,
+         Effect::Nothing,
+         "workers",
+         "num_workers x prefetch_factor",
+         fmt::format("0 x {}", job_.prefetch),
+         fmt::format("{} x 8", workers)});
   }
 
   void add_buckets() {
@@ -233,7 +245,7 @@ class Maker {
   void add_loader_options() {
     const double waits = std::min(0.95, wait_ / step_);
     for (int prefetch : {4, 8}) {
-      if (prefetch <= job_.prefetch) continue;
+      if (job_.workers == 0 || prefetch <= job_.prefetch) continue;
       Candidate c{"",
                   {{"model.train_ds.prefetch_factor", std::to_string(prefetch)}},
                   0.0,
@@ -243,7 +255,6 @@ class Maker {
                   "prefetch_factor",
                   std::to_string(job_.prefetch),
                   std::to_string(prefetch)};
-      if (job_.workers == 0) c.not_tried = "the job has no workers that could be ahead";
       add(std::move(c));
     }
     if (job_.has_cuda)

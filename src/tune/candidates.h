@@ -53,7 +53,7 @@ struct JobView {
   bool monitors = false;
   int64_t monitor_every = 0;
   std::optional<int64_t> save_every_steps;
-  int64_t samples = 0;  // of an epoch
+  int64_t samples = 0, steps_per_epoch = 0;  // of an epoch
   std::vector<Toggle> toggles;
   std::set<std::string> pinned;  // options typed by the user: kept
   bool has_cuda = false;

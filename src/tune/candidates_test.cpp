@@ -173,7 +173,7 @@ TEST(Candidates, CadencesAreSolvedFromTheirCost) {
   // However dear, a run of 400 steps in 8 batches each keeps two validations; one that has no more keeps what it has.
   o.costs.validate = 100;
   EXPECT_NE(find(cadence_candidates(job, o, 0.01), "val_check_interval", "1600"), nullptr);
-  job.max_steps = 200;
+  job.max_epochs = 4, job.steps_per_epoch = 50;
   EXPECT_EQ(find(cadence_candidates(job, o, 0.01), "val_check_interval", "1600"), nullptr);
 }
 

@@ -106,6 +106,7 @@ CertificateJudgement judge_curve(const CertificateEvidence& evidence) {
   for (const auto& run : evidence.reference_seeds) seeds.push_back(tail(run));
   // Where another seed of the reference would fall, 19 times out of 20: few seeds make that wide, as they should.
   const measure::Interval expected = prediction_interval(seeds);
+  judgement.seed_spread = expected;
   const double mine = tail(evidence.winner);
   judgement.tolerance = (expected.high - expected.low) / 2 / std::max(1e-12, std::abs(seeds[0]));
   judgement.largest_difference = relative_difference(mine, seeds[0]);

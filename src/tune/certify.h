@@ -3,11 +3,13 @@
 // perturbed last bits), and how far seeds lie apart.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "config/fields.h"
+#include "measure/statistics.h"
 
 namespace redline::tune {
 
@@ -25,9 +27,10 @@ struct CertificateEvidence {
 
 struct CertificateJudgement {
   CertificateVerdict verdict = CertificateVerdict::Different;
-  double largest_difference = 0;  // relative
-  double tolerance = 0;           // relative, as measured
-  int first_outside = -1;         // step, or -1
+  double largest_difference = 0;                 // relative
+  double tolerance = 0;                          // relative, as measured
+  int first_outside = -1;                        // step, or -1
+  std::optional<measure::Interval> seed_spread;  // where another seed's loss would fall, of a curve
   std::string sentence;
   bool accepted(bool consent_to_optimisation) const;
 };

@@ -98,9 +98,15 @@ namespace {
 
 LossCurve reference_losses(const JobSource& jobs, const EvidenceOptions& options, int64_t steps,
                            const std::string& typed = {}, bool perturb = false) {
-  const std::string key = fmt::format("{} {} {}", steps, perturb ? "perturbed" : "", typed);
+  const std::string key = typed + (perturb ? " perturbed" : "");
   if (options.known != nullptr)
-    if (const auto found = options.known->find(key); found != options.known->end()) return found->second;
+    if (const auto found = options.known->find(key);
+        found != options.known->end() && static_cast<int64_t>(found->second.losses.size()) >= steps) {
+      LossCurve first = found->second;
+      first.losses.resize(static_cast<size_t>(steps));
+      first.samples.resize(static_cast<size_t>(steps));
+      return first;
+    }
   const auto words = typed.empty() ? std::vector<std::string>() : std::vector<std::string>{typed};
   LossCurve curve = run_losses(jobs, {}, words, steps, perturb);
   if (options.known != nullptr) (*options.known)[key] = curve;
@@ -184,6 +190,7 @@ measure::Certificate judged(const Evidence& evidence, Effect effect, bool consen
   certificate.samples = evidence.samples;
   certificate.reference_losses = evidence.runs.reference;
   certificate.candidate_losses = evidence.runs.winner;
+  certificate.seed_spread = judgement.seed_spread;
   if (judgement.first_outside > 0) certificate.first_different_step = judgement.first_outside;
   certificate.checks = {
       {evidence.name, judgement.largest_difference, judgement.tolerance, evidence.source, certificate.accepted()}};

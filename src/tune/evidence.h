@@ -19,7 +19,7 @@ struct LossCurve {
 };
 LossCurve run_losses(const JobSource& jobs, const Setting& setting, const std::vector<std::string>& typed,
                      int64_t steps, bool perturb = false);
-// Runs of the reference, kept so that the next winner is judged by the same ones.
+// Runs of the reference, kept so that the next winner is judged by the same ones; a longer one answers for a shorter.
 using ReferenceCurves = std::map<std::string, LossCurve>;
 
 struct EvidenceOptions {

@@ -18,7 +18,12 @@ bool same_members(std::vector<size_t> a, std::vector<size_t> b) {
 
 std::vector<size_t> next_best(std::span<const Entry> entries, std::span<const Rejection> rejected, bool last) {
   const Rejection& now = rejected.back();
-  const auto suspect = [&](size_t i) { return proved_step_by_step(entries[i].candidate) == now.failed_step_by_step; };
+  const auto is_batch = [&](size_t i) { return entries[i].candidate.group == "batch"; };
+  const bool has_batch = std::any_of(now.members.begin(), now.members.end(), is_batch);
+  const auto suspect = [&](size_t i) {
+    if (now.reason == Rejection::Reason::DoesNotRun) return !has_batch || is_batch(i);
+    return proved_step_by_step(entries[i].candidate) == (now.reason == Rejection::Reason::StepByStep);
+  };
   std::vector<size_t> rest = now.members;
   if (last) {
     std::erase_if(rest, suspect);

@@ -9,8 +9,13 @@
 namespace redline::tune {
 
 struct Rejection {
-  std::vector<size_t> members;       // entries of the winner that was rejected
-  bool failed_step_by_step = false;  // for a switch that should have changed nothing but rounding
+  enum class Reason {
+    StepByStep,  // a switch that should have changed nothing but rounding changed more
+    Curve,       // one that may change more changed too much
+    DoesNotRun,  // out of memory, or another error: larger pieces are the first to blame
+  };
+  std::vector<size_t> members;  // entries of the winner that was rejected
+  Reason reason = Reason::Curve;
 };
 
 // The members to prove next; empty when nothing is left. Of those that can be to blame the one with the strongest

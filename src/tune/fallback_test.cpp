@@ -7,6 +7,7 @@ namespace {
 
 using config::Effect;
 using Members = std::vector<size_t>;
+using Reason = Rejection::Reason;
 
 Entry make(const std::string& path, const std::string& value, Effect effect, const std::string& group, double ratio) {
   Entry entry{{path + " " + value, {{path, value}}, 0, 1e9, effect, group}};
@@ -21,26 +22,32 @@ const std::vector<Entry> kEntries = {
     make("micro", "8", Effect::Numerics, "micro", 1.1),     make("buckets", "8", Effect::Order, "buckets", 1.0)};
 
 TEST(NextBest, AnotherValueTakesThePlaceOnceThenNoneDoes) {
-  std::vector<Rejection> rejected = {{{0, 1}, false}};
+  std::vector<Rejection> rejected = {{{0, 1}, Reason::Curve}};
   EXPECT_EQ(next_best(kEntries, rejected, false), (Members{0, 2}));
-  rejected.push_back({{0, 2}, false});
+  rejected.push_back({{0, 2}, Reason::Curve});
   EXPECT_EQ(next_best(kEntries, rejected, false), (Members{0}));  // workers are innocent, four were never needed
 }
 
 TEST(NextBest, OnlyWhatCanBeToBlameGoes) {
   // The curve failed: buckets or the batch, never the micro-batch that was proved by itself.
-  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{0, 4, 5}, false}}, false), (Members{0, 4}));
+  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{0, 4, 5}, Reason::Curve}}, false), (Members{0, 4}));
   // The step-by-step part failed: the micro-batch goes, the batch stays.
-  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{0, 1, 4}, true}}, false), (Members{0, 1}));
+  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{0, 1, 4}, Reason::StepByStep}}, false), (Members{0, 1}));
 }
 
 TEST(NextBest, TheLastRoundIsForWhatIsBeyondSuspicion) {
-  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{0, 1, 4, 5}, false}}, true), (Members{0, 4}));
-  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{1, 5}, false}}, true), Members());
+  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{0, 1, 4, 5}, Reason::Curve}}, true), (Members{0, 4}));
+  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{1, 5}, Reason::Curve}}, true), Members());
+}
+
+TEST(NextBest, WhatDoesNotRunIsBlamedOnItsBatch) {
+  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{0, 3, 5}, Reason::DoesNotRun}}, true), (Members{0, 5}));
+  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{0, 1, 5}, Reason::DoesNotRun}}, false), (Members{0, 5, 2}));
+  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{0, 5}, Reason::DoesNotRun}}, false), (Members{0}));
 }
 
 TEST(NextBest, AValueThatDidNotWinAloneIsNoReplacement) {
-  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{5}, false}}, false), Members());
+  EXPECT_EQ(next_best(kEntries, std::vector<Rejection>{{{5}, Reason::Curve}}, false), Members());
 }
 
 }  // namespace

@@ -25,7 +25,11 @@ constexpr double kStepsOfOneTrial = 64;  // what is observed, one race, its proo
 int64_t rows_that_fit(train::Trial& trial, int64_t memory_bytes, int64_t others_bytes) {
   const int64_t rows = train::rows_at_once(trial.job());
   if (memory_bytes <= 0) return rows;
-  trial.longest_batch_peak_bytes();  // with all that a run has live
+  try {
+    trial.longest_batch_peak_bytes();  // all that a run has live comes to life
+  } catch (const c10::OutOfMemoryError&) {
+    trial.task().module().zero_grad(/*set_to_none=*/true);  // not even on this machine: smaller pieces are looked for
+  }
   device::memory::set_limit(memory_bytes + others_bytes);
   const std::string limit = format_bytes(static_cast<uint64_t>(memory_bytes));
   const auto fits = [&](int64_t count) {
@@ -44,10 +48,11 @@ int64_t rows_that_fit(train::Trial& trial, int64_t memory_bytes, int64_t others_
   int64_t fitting = rows;
   while (!fits(fitting)) {
     if (fitting <= 1)
-      throw ConfigError(fmt::format(
-          "--memory {} is below what a single sample of the longest kind needs; raise it, shorten the samples or use "
-          "a smaller model.",
-          limit));
+      throw ConfigError(
+          fmt::format("--memory {} is below what a single sample of the longest kind needs, the copy of the state that "
+                      "repairs start "
+                      "from included; raise it, shorten the samples or use a smaller model.",
+                      limit));
     fitting /= 2;
   }
   try {
@@ -92,11 +97,15 @@ JobObservation observe_job(const JobSource& jobs, std::optional<double> budget_s
         "{} or more.",
         format_seconds(*budget_seconds), format_seconds(first_step), format_seconds(kStepsOfOneTrial * first_step),
         format_seconds(4 * kStepsOfOneTrial * first_step)));
-  if (const int64_t rows = rows_that_fit(*trial, memory_bytes, others); rows != train::rows_at_once(trial->job())) {
+  // More than the machine has is no limit.
+  const int64_t machine = device::memory::limit();
+  result.memory_limit =
+      memory_bytes > 0 && machine > 0 ? std::min(memory_bytes, machine) : std::max(memory_bytes, machine);
+  if (const int64_t rows = rows_that_fit(*trial, memory_bytes > 0 ? result.memory_limit : 0, others);
+      rows != train::rows_at_once(trial->job())) {
     result.rows_that_fit = rows;
     return result;
   }
-  result.memory_limit = memory_bytes > 0 ? memory_bytes : device::memory::limit();
   const double seconds = budget_seconds ? kObserveShare * *budget_seconds : kLeastSeconds;
   const auto steps =
       std::clamp<int64_t>(static_cast<int64_t>(seconds / std::max(1e-6, first_step)), kLeastSteps, kMostObservedSteps);

@@ -245,8 +245,8 @@ void Search::finish_race(RaceDecision decision) {
       entry.state = better ? EntryState::Better : EntryState::NotBetter;
       // Always a best so far: the best single switch stands until the combination is known. Two that have met directly
       // are not compared again by way of the reference.
-      if (stage_ == Stage::AddOneIn && better && !entry.candidate.ledger_only &&
-          (members_.empty() || (members_.size() == 1 && entries_[members_[0]].alone &&
+      if (better && !entry.candidate.ledger_only &&
+          (members_.empty() || (stage_ == Stage::AddOneIn && members_.size() == 1 && entries_[members_[0]].alone &&
                                 estimate.ratio > entries_[members_[0]].alone->ratio &&
                                 met_.count({setting_text(best_), setting_text(on_top_of_best(racing_))}) == 0))) {
         members_ = {racing_};

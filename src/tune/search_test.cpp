@@ -264,6 +264,14 @@ TEST(Search, AFailureInCompanyKeepsWhatWasSeenAlone) {
   EXPECT_TRUE(search.entries()[1].failed_on_top);
 }
 
+TEST(Search, OneThatWasExpectedToLoseMayStillWin) {
+  std::vector<Candidate> candidates = {{"fused off", {{"fused", "false"}}, 0, 1e9, config::Effect::Numerics, "fused"}};
+  candidates[0].late = candidates[0].unpredicted = true;
+  Search search(candidates, {.budget_seconds = 1000});
+  const auto speed = [](const Setting& s) { return s.empty() ? 100.0 : 110.0; };
+  EXPECT_EQ(setting_text(run_search(search, speed, 0.01, 1).best), "fused=false");
+}
+
 TEST(Search, StopsWhenNothingUntestedCanGain) {
   std::vector<Candidate> candidates = make_candidates();
   candidates.push_back({"threads 1", {{"threads", "1"}}, -0.4, 1e9, config::Effect::Numerics, "threads"});

@@ -122,6 +122,9 @@ void TrialPool::start(Running& r, bool probe) {
   } catch (const c10::OutOfMemoryError&) {
     if (probe) memory.add_failure(rows);
     throw;
+  } catch (const OutOfMemoryError&) {
+    if (probe) memory.add_failure(rows);
+    throw;
   }
 }
 
@@ -151,8 +154,8 @@ TrialPool::Running& TrialPool::running(const Setting& setting) {
   options.checkpoint = false;
   {
     const Account account(*r);
-    set_limit(*r);
     r->trial = std::make_unique<train::Trial>(jobs_.registry, jobs_.with(values), jobs_.machine, options);
+    set_limit(*r);  // building a trial sets the job's own
     start(*r, probe);
   }
   const int64_t batch = r->trial->job().train_ds().batch_size.value();
@@ -188,8 +191,9 @@ int64_t TrialPool::probe(const Setting& setting) {
   const QuietLog quiet;
   const Journal journal(options_.journal, setting);
   drop_all();
+  running({});  // known before `setting` asks what a validation of it costs
   Running& r = running(setting);
-  alive_.resize(1);  // the reference may have come back to time a validation
+  alive_.resize(1);
   const Account account(r);
   set_limit(r);
   return probe_memory(r);

@@ -65,6 +65,7 @@ class Tuner {
   }
 
   void read_job();
+  std::set<std::string> kept() const;
   std::optional<TuneResult> from_card();
   TuneResult tune();
   TuneResult recheck(measure::TuneCard card);
@@ -80,6 +81,8 @@ class Tuner {
   void search();
   std::vector<Candidate> candidates() const;
   double samples_factor(const Setting& setting) const;
+  double curve_proof_seconds(const Setting& setting) const;
+  double confirm_seconds() const;
   EvidenceOptions proof_options(const std::vector<Candidate>& members) const;
   void prove();
   void choose(std::vector<size_t> members);
@@ -123,9 +126,16 @@ void Tuner::read_job() {
   job_ = train::Job::read(jobs_.registry, jobs_.source, jobs_.machine, options);
   task_ = job_->build_task();
   view_ = view_job(*job_, *task_);
-  print_ =
-      fingerprint(*job_, *task_, request_text(request_.allow, request_.memory_bytes, view_.pinned), request_.versions);
+  print_ = fingerprint(*job_, *task_, request_text(request_.allow, request_.memory_bytes, kept()), request_.versions);
   card_path_ = request_.card_file.empty() ? card_path(*job_, print_) : request_.card_file;
+}
+
+// Typed options that bind the tuner's hands. Where a run is written to, or what it is called, does not.
+std::set<std::string> Tuner::kept() const {
+  std::set<std::string> paths;
+  for (const std::string& path : view_.pinned)
+    if (path == kSavePath || (path != "name" && !starts_with(path, "exp_manager"))) paths.insert(path);
+  return paths;
 }
 
 std::optional<TuneResult> Tuner::from_card() {
@@ -136,6 +146,7 @@ std::optional<TuneResult> Tuner::from_card() {
     case measure::CardMatch::Same: {
       // A card from a shorter budget that had not finished is no answer to a longer one.
       const bool finished = card->ledger.bound_left && *card->ledger.bound_left <= 1.02;
+      if (request_.full_ledger && !card->full_ledger) return std::nullopt;
       if (!finished && card->budget_seconds < request_.budget_seconds) return std::nullopt;
       TuneResult result{*card, true, false, card_path_, {}};
       for (const auto& [path, value] : card->values) result.best[path] = value;
@@ -191,6 +202,8 @@ bool Tuner::holds_here(const measure::TuneCard& card, const Setting& values) {
         for (const std::string& name : card.certificate->effects)
           if (name == config::effect_name(effect)) all.effect = effect;
     const QuietLog quiet;
+    const TrialPool::Journal journal(card_path_.string() + ".running", values);
+    if (const auto known = pool_->failure_of(values)) throw Error(ExitCode::Failure, *known);
     certificate_ = certify(jobs_, {all}, proof_options({all})).certificate;
     if (certificate_->accepted()) {
       peak_bytes_ = pool_->probe(values);
@@ -233,6 +246,7 @@ void Tuner::observe(std::optional<double> budget_seconds) {
   memory_limit_ = seen.memory_limit;
   steps_per_epoch_ = static_cast<double>(seen.steps_per_epoch);
   view_.samples = static_cast<int64_t>(steps_per_epoch_ * observed_.seen.samples_per_step);
+  view_.steps_per_epoch = seen.steps_per_epoch;
   jobs_.complete = [this](const Setting& setting) { return with_companions(view_, setting); };
   // The search has 90 blocks of four turns or more, a race three to eight; a turn below a few steps would measure the
   // switch from one trial to the other.
@@ -295,9 +309,9 @@ void Tuner::make_pool(double turn_seconds) {
     notes_.push_back("An earlier call ended while it tried '" + killed_ +
                      "': in this call that trial counts as failed.");
     say(notes_.back());
-    pool_->mark_failed(killed_, kKilled);
     std::filesystem::remove(options.journal, ignored);
   }
+  if (!killed_.empty()) pool_->mark_failed(killed_, kKilled);
 }
 
 TrialPool::Block Tuner::run_block(const Setting& a, const Setting& b, int block) {
@@ -349,6 +363,14 @@ double Tuner::samples_factor(const Setting& setting) const {
   return static_cast<double>(batch) / static_cast<double>(view_.effective_batch());
 }
 
+double Tuner::curve_proof_seconds(const Setting& setting) const {
+  return curve_runs({}) * static_cast<double>(least_curve_steps(samples_factor(setting))) * observed_.seen.step_seconds;
+}
+
+double Tuner::confirm_seconds() const {
+  return std::max(kConfirmShare * request_.budget_seconds, 4 * kLeastConfirmingBlocks * observed_.seen.step_seconds);
+}
+
 std::vector<Candidate> Tuner::candidates() const {
   std::vector<Candidate> all = make_candidates(view_, observed_, jobs_.machine, request_.allow, *plans_);
   for (Candidate& candidate : cadence_candidates(view_, observed_, request_.cadence_share))
@@ -356,8 +378,7 @@ std::vector<Candidate> Tuner::candidates() const {
   // What could not be proved within the budget is not worth a race.
   for (Candidate& c : all) {
     if (!c.not_tried.empty() || proved_step_by_step(c)) continue;
-    const double seconds =
-        curve_runs({}) * static_cast<double>(least_curve_steps(samples_factor(c.values))) * observed_.seen.step_seconds;
+    const double seconds = curve_proof_seconds(c.values);
     if (seconds > kMostProofShare * request_.budget_seconds)
       c.not_tried = fmt::format("its proof alone takes about {}, too long for a budget of {}", format_seconds(seconds),
                                 format_seconds(request_.budget_seconds));
@@ -381,12 +402,16 @@ void Tuner::search() {
   });
   SearchOptions options;
   const double budget = request_.budget_seconds, step = observed_.seen.step_seconds;
-  const double proof = std::max(kProofShare * budget, kExactProofRuns * 4 * step);
-  const double confirm = std::max(kConfirmShare * budget, 4 * kLeastConfirmingBlocks * step);
-  options.budget_seconds = std::max(kLeastSearchShare * budget, budget - proof - confirm);
+  std::vector<Candidate> all = candidates();
+  double proof = std::max(kProofShare * budget, kExactProofRuns * 4 * step);
+  for (const Candidate& c : all)
+    if (c.not_tried.empty() && !c.ledger_only && !proved_step_by_step(c))
+      proof = std::max(proof, curve_proof_seconds(c.values));
+  const double largest = request_.memory_bytes > 0 ? kLargestBatchShare * budget : 0;
+  options.budget_seconds = std::max(kLeastSearchShare * budget, budget - proof - confirm_seconds() - largest);
   options.full_ledger = request_.full_ledger;
   options.plan_gain = [this](const Setting& setting) { return plans_->gain(setting); };
-  search_ = std::make_unique<Search>(candidates(), options);
+  search_ = std::make_unique<Search>(std::move(all), options);
   if (!killed_.empty()) search_->fail(killed_, kKilled);
   const auto count = std::count_if(search_->entries().begin(), search_->entries().end(),
                                    [](const Entry& e) { return e.state == EntryState::Untried; });
@@ -426,9 +451,12 @@ std::vector<Candidate> Tuner::chosen() const {
 // With a memory limit, users also ask what would fit.
 void Tuner::find_largest_batch() {
   if (request_.memory_bytes <= 0 || view_.bounded_by_length) return;
-  const TrialPool::LargestBatch found = pool_->largest_batch(kLargestBatchShare * request_.budget_seconds);
-  if (found.peak_bytes <= 0) return;
-  largest_ = {found.rows, found.peak_bytes, request_.memory_bytes, found.time_ended};
+  try {
+    const TrialPool::LargestBatch found = pool_->largest_batch(kLargestBatchShare * request_.budget_seconds);
+    if (found.peak_bytes > 0) largest_ = {found.rows, found.peak_bytes, memory_limit_, found.time_ended};
+  } catch (const std::exception& error) {
+    notes_.push_back(fmt::format("The largest batch that fits is not known: {}", error.what()));
+  }
 }
 
 // As many steps as the budget pays for.
@@ -455,14 +483,19 @@ void Tuner::prove() {
     options.known = &curves_;
     say(fmt::format("[{:.0f} s] Does '{}' train like the reference? ...", spent(), setting_text(best_)));
     Proof proof;
+    Rejection rejection{members_, Rejection::Reason::DoesNotRun};
     try {
       const QuietLog quiet;
       const TrialPool::Journal journal(card_path_.string() + ".running", best_);
+      if (const auto known = pool_->failure_of(best_)) throw Error(ExitCode::Failure, *known);
       proof = certify(jobs_, chosen(), options);
-      if (proof.certificate.accepted()) peak_bytes_ = pool_->probe(best_);
+      if (proof.certificate.accepted())
+        peak_bytes_ = pool_->probe(best_);
+      else
+        rejection.reason = proof.failed_step_by_step ? Rejection::Reason::StepByStep : Rejection::Reason::Curve;
     } catch (const std::exception& error) {
       proof.certificate = {};
-      proof.certificate.reason = fmt::format("The replay failed: {}", error.what());
+      proof.certificate.reason = fmt::format("It does not run: {}", error.what());
     }
     stop_if_asked();
     say(fmt::format("Certificate: {}. {}", measure::certificate_kind_name(proof.certificate.kind),
@@ -470,8 +503,9 @@ void Tuner::prove() {
     certificate_ = proof.certificate;
     if (certificate_->accepted()) return;
     notes_.push_back(fmt::format("'{}' was rejected: {}", setting_text(best_), certificate_->reason));
-    rejected.push_back({members_, proof.failed_step_by_step});
-    choose(next_best(search_->entries(), rejected, round + 2 == kMostCertificates));
+    rejected.push_back(std::move(rejection));
+    const bool last = round + 2 == kMostCertificates || spent() > request_.budget_seconds - confirm_seconds();
+    choose(next_best(search_->entries(), rejected, last));
   }
   choose({});
 }
@@ -497,6 +531,7 @@ void Tuner::confirm() {
   if (best_.empty()) return;
   say(fmt::format("[{:.0f} s] Confirming '{}' with fresh blocks ...", spent(), setting_text(best_)));
   confirmed_ = confirming_blocks(best_, request_.budget_seconds, kMostConfirmingBlocks);
+  stop_if_asked();
   if (confirmed_) {
     say(fmt::format("Against the reference: {}", gain_text(*confirmed_)));
     if (confirmed_->interval.low > 1) return;
@@ -521,6 +556,7 @@ TuneResult Tuner::finish(measure::Ledger ledger, const Setting& values) {
   card.ledger.best_samples_per_second = after;
   card.ledger.tuning_seconds = spent();
   card.budget_seconds = request_.budget_seconds;
+  card.full_ledger = request_.full_ledger;
   card.promised_ratio = {1, 1};
   card.ledger.best.reset();
   if (!best_.empty()) {
@@ -538,11 +574,18 @@ TuneResult Tuner::finish(measure::Ledger ledger, const Setting& values) {
           "The batch is smaller, as the memory limit asks; the reference does not fit, so nothing was compared.";
     }
     card.certificate = same;
-    card.peak_tensor_bytes = observed_.seen.peak_bytes;
+    try {
+      card.peak_tensor_bytes = pool_->probe({});
+    } catch (const std::exception&) {  // on the edge of its memory: nothing is claimed
+    }
   }
   card.largest_batch = largest_;
   const double samples = samples_of_run(*job_, static_cast<int64_t>(steps_per_epoch_), observed_.seen.samples_per_step);
-  card.break_even = {spent(), 0, before, after, samples};
+  std::vector<double> logs;
+  for (const double seconds : reference_seen_) logs.push_back(std::log(seconds));
+  const double spread = logs.size() < 3 ? 0 : std::expm1(1.96 * measure::robust_spread(logs));
+  card.break_even = {spent(), 0, before, after, samples, observed_.seen.samples_per_step * samples_factor(best_),
+                     spread};
   card.notes = notes_;
   write_file_atomic(card_path_, measure::tune_card_to_json(card));
   return {card, false, false, card_path_, values};

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import time
 
@@ -103,7 +104,21 @@ def test_a_card_of_another_machine_is_checked_again(folder, tuned):
     (folder / "foreign.json").write_text(json.dumps(card))
     done = run(folder, "--json", "tune", "job.yaml", "--budget", "6s", "--card", "foreign.json", "--out", "foreign.yaml")
     assert "comes from another machine" in done.stderr
-    assert not json.loads(done.stdout)["from_card"]
+    answer = json.loads(done.stdout)
+    assert not answer["from_card"] and answer["card"]["fingerprint"]["machine"] != "something else"
+    if answer["rechecked"]:  # otherwise it did not hold here and was tuned anew
+        assert answer["card"]["values"] == card["values"] and answer["card"]["certificate"]["kind"] in ("identical", "within noise")
+        assert answer["card"]["break_even"] != card["break_even"]
+
+
+def test_a_card_that_fails_here_is_an_answer_not_an_end(folder, tuned):
+    card = dict(tuned["card"])
+    card["fingerprint"] = dict(card["fingerprint"], machine="something else")
+    card["values"] = [{"field": "trainer.precision", "value": "nonsense"}]
+    (folder / "failing.json").write_text(json.dumps(card))
+    done = run(folder, "--json", "tune", "job.yaml", "--budget", "6s", "--card", "failing.json", "--out", "failing.yaml")
+    assert "do not hold on this machine" in done.stderr
+    assert json.loads(done.stdout)["card"]["fingerprint"]["machine"] != "something else"
 
 
 def test_a_card_of_another_version_is_not_used(folder, tuned):
@@ -118,7 +133,8 @@ def test_a_card_of_another_version_is_not_used(folder, tuned):
 
 
 def test_train_with_tune_uses_the_card_and_reports_it(folder, tuned):
-    done = run(folder, "train", "job.yaml", "--tune", "12s", "--run-dir=both", "trainer.enable_model_summary=false")
+    done = run(folder, "train", "job.yaml", "--tune", "12s", "--run-dir=both")
+    assert "From the tune card" in done.stderr  # where a run is written to asks no other question
     assert (folder / "both/tune_card.json").exists()
     page = run(folder, "report", "both")
     assert "Tuning cost" in page.stdout, done.stderr
@@ -132,6 +148,41 @@ def test_a_trial_that_killed_the_process_counts_as_failed(folder, tuned):
     entries = json.loads(done.stdout)["card"]["ledger"]["entries"]
     failed = [e for e in entries if e["field"] == "micro_batch_size" and e["to"] == "16"]
     assert failed[0]["verdict"] == "failed" and "killed" in failed[0]["reason"]
+
+
+def test_a_job_that_does_not_fit_is_cut_and_the_largest_batch_is_named(folder):
+    # The smallest limit that one sample fits into is below what four need.
+    limit = 200_000
+    while True:
+        done = subprocess.run([REDLINE, "--json", "tune", "job.yaml", "--budget", "8s", "--fresh", "--memory", f"{limit}B", "--card", "small.json", "--out",
+                               "small.yaml"], capture_output=True, text=True, cwd=folder, timeout=120)
+        if done.returncode == 0:
+            break
+        assert "single sample" in done.stderr or "first step" in done.stderr, done.stderr
+        limit = int(1.2 * limit)
+    card = json.loads(done.stdout)["card"]
+    values = {v["field"]: v["value"] for v in card["values"]}
+    assert int(values["model.train_ds.micro_batch_size"]) < 4, values
+    assert any("is the reference" in note for note in card["notes"])
+    assert card["largest_batch"]["rows"] < 4 and card["largest_batch"]["peak_bytes"] <= limit and not card["largest_batch"]["time_ended"]
+    run(folder, "train", "small.yaml", "--run-dir=small", f"trainer.memory_limit={limit}")
+    assert "guard." not in (folder / "small/events.jsonl").read_text()  # it really fits
+
+
+def test_stopped_or_killed_it_leaves_nothing_false_behind(folder):
+    command = [REDLINE, "--json", "tune", "job.yaml", "--budget", "20s", "--fresh", "--card", "stopped.json", "--out", "stopped.yaml"]
+    for signum, code in ((signal.SIGINT, 75), (signal.SIGKILL, -signal.SIGKILL)):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
+            for line in process.stderr:
+                if "all that is predicted to gain" in line:
+                    process.send_signal(signum)
+                    break
+            rest = process.stderr.read()
+            assert process.wait(timeout=60) == code, rest
+        assert not (folder / "stopped.json").exists() and not (folder / "stopped.yaml").exists()
+        assert ("not proved" in rest) == (code == 75)
+    again = json.loads(run(folder, *command[1:3], "job.yaml", "--budget", "8s", *command[6:]).stdout)["card"]
+    assert sum(entry["verdict"] == "failed" for entry in again["ledger"]["entries"]) <= 1  # the one that was running
 
 
 @pytest.mark.parametrize("words, code, sentence", [
