@@ -22,6 +22,7 @@ namespace redline::tune {
 namespace {
 
 constexpr size_t kMostAlive = 3;
+constexpr double kWarmTurns = 8;           // what a first trial runs before it counts
 constexpr double kHopeless = 3.0;          // times slower than the reference in a step: not worth a turn
 constexpr double kValidationShare = 0.01;  // below this, another setting's validation is taken as the reference's
 
@@ -128,6 +129,15 @@ void TrialPool::start(Running& r, bool probe) {
   }
 }
 
+void TrialPool::warm_up(Running& r) {
+  if (hopeless_.count(setting_text(r.setting)) != 0) return;
+  const train::Job& job = r.trial->job();
+  if (!warm_.emplace(train::precision_name(job.precision()), train::rows_at_once(job)).second) return;
+  const int64_t begin = now_ns();
+  while (seconds_between(begin, now_ns()) < kWarmTurns * options_.turn_seconds && !train::StopFlag::requested())
+    r.trial->run(1);
+}
+
 TrialPool::Running& TrialPool::running(const Setting& setting) {
   const auto found = std::find_if(alive_.begin(), alive_.end(), [&](const auto& r) { return r->setting == setting; });
   if (found != alive_.end()) {
@@ -157,6 +167,7 @@ TrialPool::Running& TrialPool::running(const Setting& setting) {
     r->trial = std::make_unique<train::Trial>(jobs_.registry, jobs_.with(values), jobs_.machine, options);
     set_limit(*r);  // building a trial sets the job's own
     start(*r, probe);
+    warm_up(*r);
   }
   const int64_t batch = r->trial->job().train_ds().batch_size.value();
   r->samples_per_step = batch > 0 ? static_cast<double>(batch * r->trial->job().trainer().accumulate_grad_batches)

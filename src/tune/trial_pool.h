@@ -1,16 +1,20 @@
 // Settings that run: trials kept alive so that two can take turns, each turn measured warm. A setting that fails says
 // why, once, and is not tried again.
 //
-// Two things would falsify short turns and are dealt with here. Workers of a trial whose turn is over go on filling
-// their queue: the next turn begins only when they have stopped. And a loader-bound trial would live on what was made
-// while the other ran: it first uses that up, unmeasured.
+// Three things would falsify short turns and are dealt with here. Workers of a trial whose turn is over go on filling
+// their queue: the next turn begins only when they have stopped. A loader-bound trial would live on what was made while
+// the other ran: it first uses that up, unmeasured. And kernels are compiled for each shape when it first comes (oneDNN
+// in bf16: a third of the first second's time), which a challenger would pay and the reference would not: the first
+// trial of a precision and size runs for a while before it counts.
 #pragma once
 
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "train/run/trial.h"
 #include "tune/job_view.h"
@@ -78,6 +82,7 @@ class TrialPool {
   class Account;
   void set_limit(const Running& r) const;
   int64_t probe_memory(Running& r);
+  void warm_up(Running& r);
   void start(Running& r, bool probe);
   void time_cadences(Running& r);
   void load_state(Running& from, Running& to);
@@ -94,6 +99,7 @@ class TrialPool {
   Reference reference_;
   double reference_seconds_ = 0, turn_samples_ = 0;  // seconds per sample
   std::map<std::string, MemoryModel> memory_;        // by precision
+  std::set<std::pair<std::string, int64_t>> warm_;   // precisions and rows that have run
 };
 
 // Nothing below a warning reaches the log while trials run, unless the user asked for more.

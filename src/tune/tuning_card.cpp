@@ -1,0 +1,145 @@
+// Cards: an answer that is known, one that must be checked again, and the one that is written.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/file_ops.h"
+#include "core/strings.h"
+#include "tune/card_store.h"
+#include "tune/ledger_of_search.h"
+#include "tune/tuning.h"
+
+namespace redline::tune {
+
+// Typed options that bind the tuner's hands. Where a run is written to, or what it is called, does not.
+std::set<std::string> Tuning::kept() const {
+  std::set<std::string> paths;
+  for (const std::string& path : view_.pinned)
+    if (path == kSavePath || (path != "name" && !starts_with(path, "exp_manager"))) paths.insert(path);
+  return paths;
+}
+
+std::optional<TuneResult> Tuning::from_card() {
+  if (request_.fresh) return std::nullopt;
+  auto card = load_card(card_path_);
+  if (!card) return std::nullopt;
+  switch (measure::match_fingerprint(card->fingerprint, print_)) {
+    case measure::CardMatch::Same: {
+      // A card from a shorter budget that had not finished is no answer to a longer one.
+      const bool finished = card->ledger.bound_left && *card->ledger.bound_left <= 1.02;
+      if (request_.full_ledger && !card->full_ledger) return std::nullopt;
+      if (!finished && card->budget_seconds < request_.budget_seconds) return std::nullopt;
+      TuneResult result{*card, true, false, card_path_, {}};
+      for (const auto& [path, value] : card->values) result.best[path] = value;
+      return result;
+    }
+    case measure::CardMatch::OtherMachine:
+      say(card_difference(card->fingerprint, print_) + " Its answer is checked again here.");
+      return recheck(*card);
+    case measure::CardMatch::Other:
+      say(card_difference(card->fingerprint, print_) + " The job is tuned anew.");
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// The values of a card from elsewhere, proved and raced against the reference: kept when they help here too. Only that
+// is known here; the ledger stays the other machine's.
+TuneResult Tuning::recheck(measure::TuneCard card) {
+  measure_machine();
+  observe(request_.budget_seconds);
+  Setting values;
+  for (const auto& [path, value] : card.values) values[path] = value;
+  if (values.empty() || !holds_here(card, values)) {
+    if (!values.empty()) say("The card's settings do not hold on this machine; the job is tuned anew.");
+    confirmed_.reset();
+    certificate_.reset();
+    return tune();
+  }
+  notes_.push_back("Tuned on another machine, proved and confirmed on this one; its ledger is the other machine's.");
+  TuneResult result = finish(std::move(card.ledger), values);
+  result.rechecked = true;
+  return result;
+}
+
+bool Tuning::holds_here(const measure::TuneCard& card, const Setting& values) {
+  const auto complete = std::exchange(jobs_.complete, nullptr);  // a card's values are whole
+  bool holds = false;
+  try {
+    // The strongest effect the other machine's proof was about.
+    Candidate all{"card", values};
+    if (card.certificate)
+      for (const auto effect : {config::Effect::Numerics, config::Effect::Order, config::Effect::Optimisation})
+        for (const std::string& name : card.certificate->effects)
+          if (name == config::effect_name(effect)) all.effect = effect;
+    const QuietLog quiet;
+    const TrialPool::Journal journal(card_path_.string() + ".running", values);
+    if (const auto known = pool_->failure_of(values)) throw Error(ExitCode::Failure, *known);
+    certificate_ = certify(jobs_, {all}, proof_options({all})).certificate;
+    if (certificate_->accepted()) {
+      peak_bytes_ = pool_->probe(values);
+      best_ = values;
+      confirmed_ = confirming_blocks(values, std::min(request_.budget_seconds, 30.0), 6);
+      holds = confirmed_ && confirmed_->interval.low > 1;
+    }
+  } catch (const std::exception& error) {
+    say(fmt::format("They fail here: {}", error.what()));
+  }
+  jobs_.complete = complete;
+  stop_if_asked();
+  if (!holds) best_.clear();
+  return holds;
+}
+
+// `values`: all that differs from the user's job.
+TuneResult Tuning::finish(measure::Ledger ledger, const Setting& values) {
+  measure::TuneCard card;
+  card.created = utc_timestamp();
+  card.fingerprint = print_;
+  for (const auto& [path, value] : values) card.values.emplace_back(path, value);
+  card.ledger = std::move(ledger);
+  const double cadence = cadence_seconds_per_step(observed_.costs, observed_.rates);
+  const double observed_rate = observed_.seen.samples_per_step / std::max(1e-9, observed_.seen.step_seconds + cadence);
+  const double before = reference_seconds_ > 0 ? 1 / reference_seconds_ : observed_rate;
+  const double after = best_.empty() || best_seconds_ <= 0 ? before : 1 / best_seconds_;
+  card.ledger.baseline_samples_per_second = before;
+  card.ledger.best_samples_per_second = after;
+  card.ledger.tuning_seconds = spent();
+  card.budget_seconds = request_.budget_seconds;
+  card.full_ledger = request_.full_ledger;
+  card.promised_ratio = {1, 1};
+  card.ledger.best.reset();
+  if (!best_.empty()) {
+    card.ledger.best = confirmed_;
+    card.promised_ratio = promised_interval(*confirmed_, reference_seen_);
+    card.certificate = certificate_;
+    card.peak_tensor_bytes = peak_bytes_;
+  } else {
+    measure::Certificate same;
+    same.kind = values.empty() ? measure::CertificateKind::Identical : measure::CertificateKind::WithinNoise;
+    same.reason = values.empty() ? "Nothing was changed." : "The step is only cut into pieces that fit the memory.";
+    if (!values.empty() && view_.batch_statistics) {
+      same.kind = measure::CertificateKind::TrainsDifferently;
+      same.reason =
+          "The batch is smaller, as the memory limit asks; the reference does not fit, so nothing was compared.";
+    }
+    card.certificate = same;
+    try {
+      card.peak_tensor_bytes = pool_->probe({});
+    } catch (const std::exception&) {  // on the edge of its memory: nothing is claimed
+    }
+  }
+  card.largest_batch = largest_;
+  const double samples = samples_of_run(*job_, static_cast<int64_t>(steps_per_epoch_), observed_.seen.samples_per_step);
+  std::vector<double> logs;
+  for (const double seconds : reference_seen_) logs.push_back(std::log(seconds));
+  const double spread = logs.size() < 3 ? 0 : std::expm1(1.96 * measure::robust_spread(logs));
+  card.break_even = {spent(), 0, before, after, samples, observed_.seen.samples_per_step * samples_factor(best_),
+                     spread};
+  card.notes = notes_;
+  write_file_atomic(card_path_, measure::tune_card_to_json(card));
+  return {card, false, false, card_path_, values};
+}
+
+}  // namespace redline::tune

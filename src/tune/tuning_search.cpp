@@ -1,0 +1,140 @@
+// From what was observed to a winner: races that calibrate the predictions, candidates, the search.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/strings.h"
+#include "tune/tuning.h"
+
+namespace redline::tune {
+
+namespace {
+
+constexpr double kLeastSearchShare = 0.3;   // of the budget
+constexpr double kMostProofShare = 0.35;    // of the budget: a switch whose proof takes longer is not tried
+constexpr double kCalibrationShare = 0.35;  // by then the predictions are made
+constexpr int kCalibrationBlocks = 4;
+
+}  // namespace
+
+std::optional<double> Tuning::calibrating_blocks(const Setting& a, const Setting& b) {
+  std::vector<double> before, after;
+  for (int block = 0; block < kCalibrationBlocks && spent() < kCalibrationShare * request_.budget_seconds; ++block) {
+    const TrialPool::Block result = run_block(a, b, block);
+    if (!result.a || !result.b) return std::nullopt;
+    before.push_back(*result.a);
+    after.push_back(*result.b);
+  }
+  if (after.size() < 2) return std::nullopt;
+  return measure::compare_blocks(before, after).ratio;
+}
+
+// A few settings are raced before anything is predicted, since the reference alone does not say what larger pieces,
+// their padding and other threads do.
+void Tuning::calibrate() {
+  if (const auto larger = larger_pieces(view_))
+    if (const auto ratio = calibrating_blocks({}, *larger)) {
+      observed_.larger = {*larger, *ratio};
+      if (const auto bucketed = in_buckets(view_, request_.allow, *larger))
+        if (const auto gain = calibrating_blocks(*larger, *bucketed)) observed_.bucketed = {*bucketed, *gain};
+      if (const auto precision = other_precision(view_, jobs_.machine, request_.allow)) {
+        const Setting precise = combine(*larger, *precision);
+        if (const auto gain = calibrating_blocks(*larger, precise)) observed_.precise = {precise, *gain};
+      }
+    }
+  if (const auto threads = other_threads(view_, jobs_.machine))
+    if (const auto ratio = calibrating_blocks({}, {{kThreadsPath, std::to_string(*threads)}})) {
+      const double step = observed_.seen.step_seconds,
+                   wait = observed_.seen.phase(measure::Phase::Wait).seconds_per_step;
+      observed_.parallel_share = parallel_share(step, step / *ratio, wait, view_.threads, *threads);
+    }
+}
+
+// How many of the reference's steps hold the samples of one step under a setting.
+double Tuning::samples_factor(const Setting& setting) const {
+  const auto number = [&](const char* path, int64_t otherwise) {
+    const auto found = setting.find(path);
+    return found == setting.end() ? otherwise : std::stoll(found->second);
+  };
+  const int64_t batch = number(kBatchPath, view_.batch_size) * number(kAccumulatePath, view_.accumulate);
+  return static_cast<double>(batch) / static_cast<double>(view_.effective_batch());
+}
+
+std::vector<Candidate> Tuning::candidates() const {
+  std::vector<Candidate> all = make_candidates(view_, observed_, jobs_.machine, request_.allow, *plans_);
+  for (Candidate& candidate : cadence_candidates(view_, observed_, request_.cadence_share))
+    all.push_back(std::move(candidate));
+  // What could not be proved within the budget is not worth a race.
+  for (Candidate& c : all) {
+    if (!c.not_tried.empty() || proved_step_by_step(c)) continue;
+    const double seconds = curve_proof_seconds(c.values);
+    if (seconds > kMostProofShare * request_.budget_seconds)
+      c.not_tried = fmt::format("its proof alone takes about {}, too long for a budget of {}", format_seconds(seconds),
+                                format_seconds(request_.budget_seconds));
+  }
+  if (!jobs_.source.file) return all;
+  for (const std::string& name : config::preset_names(*jobs_.source.file)) {
+    if (jobs_.source.preset == name) continue;
+    Candidate preset{
+        "preset " + name, {{kPresetKey, name}}, 0, 1e9, config::Effect::Model, "preset", "preset", "-", name};
+    preset.ledger_only = preset.late = true;
+    all.push_back(std::move(preset));
+  }
+  return all;
+}
+
+void Tuning::search() {
+  calibrate();
+  plans_.emplace(observed_, [&](const Setting& setting) {
+    const QuietLog quiet;
+    return plan_shape(jobs_, *task_, setting);
+  });
+  SearchOptions options;
+  const double budget = request_.budget_seconds, step = observed_.seen.step_seconds;
+  std::vector<Candidate> all = candidates();
+  double proof = std::max(kProofShare * budget, kExactProofRuns * 4 * step);
+  for (const Candidate& c : all)
+    if (c.not_tried.empty() && !c.ledger_only && !proved_step_by_step(c))
+      proof = std::max(proof, curve_proof_seconds(c.values));
+  const double largest = largest_batch_seconds();
+  options.budget_seconds = std::max(kLeastSearchShare * budget, budget - proof - confirm_seconds() - largest);
+  options.full_ledger = request_.full_ledger;
+  options.plan_gain = [this](const Setting& setting) { return plans_->gain(setting); };
+  search_ = std::make_unique<Search>(std::move(all), options);
+  if (!killed_.empty()) search_->fail(killed_, kKilled);
+  const auto count = std::count_if(search_->entries().begin(), search_->entries().end(),
+                                   [](const Entry& e) { return e.state == EntryState::Untried; });
+  say(fmt::format("The reference runs at {:.1f} samples/s; {} switches are worth a trial.",
+                  observed_.seen.samples_per_second, count));
+  std::string reason;
+  while (const auto trial = search_->next(spent())) {
+    if (trial->reason != reason) say(fmt::format("[{:.0f} s] {}", spent(), reason = trial->reason));
+    const TrialPool::Block block = run_block(trial->a, trial->b, trial->block);
+    best_ = search_->best();
+    stop_if_asked();
+    search_->report(block.a, block.b, block.failure);
+  }
+  choose(search_->members());
+  if (search_->out_of_budget()) {
+    std::string note = fmt::format("The budget ended first: what was not tried could gain up to {:+.0f} % more",
+                                   100 * search_->untested_gain());
+    if (const auto unknown = search_->unknown(); !unknown.empty())
+      note += fmt::format(", and nothing is known of {}", join(unknown, ", "));
+    notes_.push_back(note + ".");
+    say(notes_.back());
+  }
+}
+
+void Tuning::choose(std::vector<size_t> members) {
+  members_ = std::move(members);
+  best_.clear();
+  for (const size_t member : members_) best_ = combine(best_, search_->entries()[member].candidate.values);
+}
+
+std::vector<Candidate> Tuning::chosen() const {
+  std::vector<Candidate> all;
+  for (const size_t member : members_) all.push_back(search_->entries()[member].candidate);
+  return all;
+}
+
+}  // namespace redline::tune
