@@ -14,7 +14,7 @@ import jobs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FINAL_ROUNDS = 10
-COVERAGE_SECONDS = 40
+COVERAGE_SECONDS = 30
 ALLOW = {"speech": "numerics,order,optimisation", "vae": "numerics,order"}
 
 

@@ -8,7 +8,7 @@
 namespace redline::tune {
 
 namespace {
-constexpr double kOneSided = 1.645;       // 95 %
+constexpr double kOneSided = 1.645;  // 95 %
 
 // Standard deviation of a predicted gain on the log scale: what is predicted to change much is missed by more
 // (docs/guides.md: ledgers).

@@ -1,5 +1,6 @@
-// One call of the tuner: its state, and what happens to it between a clock and the decisions of search, race, candidates
-// and certify. Its parts are in tuner.cpp (job and trials), tuning_search.cpp, tuning_proof.cpp and tuning_card.cpp.
+// One call of the tuner: its state, and what happens to it between a clock and the decisions of search, race,
+// candidates and certify. Its parts are in tuner.cpp (job and trials), tuning_search.cpp, tuning_proof.cpp and
+// tuning_card.cpp.
 #pragma once
 
 #include <memory>
