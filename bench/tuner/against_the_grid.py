@@ -31,8 +31,8 @@ def story(final, coverage):
              "| of the grid | against the choice | setting |", "|---|---|---|"]
     lines += [f"| {name} | {gain_text(logs[name])} | `{text}` |" for name, text in final["contenders"].items()]
     lines += ["", f"{len(coverage)} tunings of {COVERAGE_SECONDS} s made {len(promised)} promises, the others changed nothing; the upper end of a promise is {statistics.median(promised):.2f} "
-              "times its lower (median). prediction_error_points: median over the switches these had time to race alone; the ledgers "
-              "(bench/tuner/ledgers.py) race them all."]
+              "times its lower (median). prediction_error_points: median over the switches that these and the tuner's run had time "
+              "to race alone (predictions: how many); the ledgers (bench/tuner/ledgers.py) race them all."]
     return "\n".join(lines)
 
 
@@ -46,11 +46,12 @@ def against_the_grid(env, job):
         logs = {name: [math.log(r[name]) for r in final["rounds"]] for name in final["contenders"]}
         best = max(logs, key=lambda name: statistics.mean(logs[name]))
         this = final["rounds"][next(round_number) % len(final["rounds"])]
-        errors = [abs(e) for run in coverage for e in run["errors"]]
+        ledgers = [e["prediction_error_points"] for e in tune["answer"]["card"]["ledger"]["entries"] if e["prediction_error_points"] is not None]
+        errors = [abs(e) for e in ledgers + [e for run in coverage for e in run["errors"]]]
         return {"loss_percent": 100 * (this[best] - 1), "loss_bound_percent": 100 * (math.exp(upper_bound(logs[best])) - 1),
                 "search_share_percent": 100 * tune["seconds"] / grid["seconds"], "gain_over_reference": 1 / this["reference"],
                 "promises": sum("inside" in run for run in coverage), "promises_broken": sum(not run.get("inside", True) for run in coverage),
-                "prediction_error_points": statistics.median(errors)}
+                "prediction_error_points": statistics.median(errors) if errors else 0.0, "predictions": len(errors)}
 
     workload = Workload(
         name=f"tuner_{job}",

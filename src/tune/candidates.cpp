@@ -228,6 +228,11 @@ class Maker {
                   "precision",
                   job_.precision,
                   precision};
+      // Faster products are not yet a faster step: without a race of it that is a hope, not a prediction.
+      if (!plans_.knows_precision(precision) && rate(precision) > rate(job_.precision)) {
+        c.predicted_gain = 0;
+        c.unpredicted = true;
+      }
       if (rate(precision) <= 0) {
         c.not_tried = "LibTorch has no kernel for it here";
         c.not_measurable = true;

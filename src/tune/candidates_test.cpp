@@ -187,6 +187,9 @@ TEST(Candidates, APrecisionMakesItemsCheaperButNotThePieces) {
   MachineFacts machine = two_cores();
   machine.gemm_bf16_gflops = 200;
   const Allow allow{true, false, false};
+  const auto hoped = candidates_of(job, observed(), machine, allow, plan);
+  EXPECT_TRUE(find(hoped, "precision", "bf16-mixed")->unpredicted);  // twice the products, but nothing was raced
+  EXPECT_EQ(find(hoped, "precision", "bf16-mixed")->predicted_gain, 0);
   ASSERT_TRUE(other_precision(job, machine, allow).has_value());
   EXPECT_EQ(other_precision(job, machine, allow)->at("trainer.precision"), "bf16-mixed");
   EXPECT_FALSE(other_precision(job, two_cores(), allow));  // slower here

@@ -45,6 +45,7 @@ class TrialPool {
   // The trial of a setting, warm; throws what building and training throw.
   train::Trial& acquire(const Setting& setting);
   void drop_all();
+  double turn_seconds() const { return options_.turn_seconds; }
 
   struct Reference {
     double samples_per_second = 0, samples_per_step = 1, items_per_sample = 0;

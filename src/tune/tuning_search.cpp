@@ -13,13 +13,17 @@ namespace {
 constexpr double kLeastSearchShare = 0.3;   // of the budget
 constexpr double kMostProofShare = 0.35;    // of the budget: a switch whose proof takes longer is not tried
 constexpr double kCalibrationShare = 0.35;  // by then the predictions are made
-constexpr int kCalibrationBlocks = 4;
+constexpr int kLeastCalibrationBlocks = 2, kMostCalibrationBlocks = 4;
 
 }  // namespace
 
 std::optional<double> Tuning::calibrating_blocks(const Setting& a, const Setting& b) {
   std::vector<double> before, after;
-  for (int block = 0; block < kCalibrationBlocks && spent() < kCalibrationShare * request_.budget_seconds; ++block) {
+  // All four settings that calibrate shall have their turn, each with a warm-up as long as two blocks.
+  const double time = kCalibrationShare * request_.budget_seconds / 4;
+  const int most = std::clamp(static_cast<int>(time / (4 * pool_->turn_seconds())) - 2, kLeastCalibrationBlocks,
+                              kMostCalibrationBlocks);
+  for (int block = 0; block < most && spent() < kCalibrationShare * request_.budget_seconds; ++block) {
     const TrialPool::Block result = run_block(a, b, block);
     if (!result.a || !result.b) return std::nullopt;
     before.push_back(*result.a);
