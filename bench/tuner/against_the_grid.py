@@ -3,7 +3,7 @@ import math
 import random
 import statistics
 
-from campaign import COVERAGE_SECONDS, Campaign
+from campaign import Campaign
 from frame import Bar, Workload
 
 
@@ -30,7 +30,7 @@ def story(final, coverage):
     lines = [f"The choice, `{final['choice']}`, is {gain_text([-x for x in logs['reference']])} times as fast as the reference.", "",
              "| of the grid | against the choice | setting |", "|---|---|---|"]
     lines += [f"| {name} | {gain_text(logs[name])} | `{text}` |" for name, text in final["contenders"].items()]
-    lines += ["", f"{len(coverage)} tunings of {COVERAGE_SECONDS} s made {len(promised)} promises, the others changed nothing; the upper end of a promise is {statistics.median(promised):.2f} "
+    lines += ["", f"{len(coverage)} tunings of {coverage[0]['budget_seconds']:.0f} s made {len(promised)} promises, the others changed nothing; the upper end of a promise is {statistics.median(promised):.2f} "
               "times its lower (median). prediction_error_points: median over the switches that these and the tuner's run had time "
               "to race alone (predictions: how many); the ledgers (bench/tuner/ledgers.py) race them all."]
     return "\n".join(lines)

@@ -14,7 +14,7 @@ import jobs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FINAL_ROUNDS = 10
-COVERAGE_SECONDS = 30
+COVERAGE_SECONDS = 40
 ALLOW = {"speech": "numerics,order,optimisation", "vae": "numerics,order"}
 
 
@@ -90,7 +90,7 @@ class Campaign:
                 card = self.call("tune", "job.yaml", "--fresh", "--budget", budget, "--allow", ALLOW[self.job], "--card", "coverage_card.json",
                                  "--out", "coverage.yaml")["card"]
                 errors = [e["prediction_error_points"] for e in card["ledger"]["entries"] if e["prediction_error_points"] is not None]
-                results.append({"values": card["values"], "errors": errors})
+                results.append({"values": card["values"], "errors": errors, "budget_seconds": card["budget_seconds"]})
                 if card["values"]:
                     kept += 1
                     fresh = self.race([" ".join(f"{v['field']}={v['value']}" for v in card["values"])], 8, "0.15s")[0]

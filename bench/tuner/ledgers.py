@@ -51,7 +51,7 @@ def main(redline, folder, *names):
     machine = json.loads(subprocess.run([redline, "--json", "machine"], capture_output=True, text=True, check=True).stdout)
     for name in names or JOBS:
         (folder / f"{name}.yaml").write_text(JOBS[name].format(root=ROOT))
-        done = subprocess.run([redline, "--json", "tune", f"{name}.yaml", "--fresh", "--full", "--budget", "300s", "--allow", "numerics,order,optimisation",
+        done = subprocess.run([redline, "--json", "tune", f"{name}.yaml", "--fresh", "--full", "--budget", "240s", "--allow", "numerics,order,optimisation",
                                "--card", f"{name}.card.json", "--out", f"{name}.tuned.yaml"], capture_output=True, text=True, cwd=folder)
         if done.returncode != 0:
             raise RuntimeError(done.stderr[-2000:])

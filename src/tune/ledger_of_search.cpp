@@ -82,14 +82,24 @@ measure::Ledger ledger_of(const Search& search, const std::string& task, std::sp
   return ledger;
 }
 
-measure::Interval promised_interval(const measure::RatioEstimate& confirmed,
-                                    std::span<const double> reference_seconds) {
+measure::Interval promised_interval(const measure::RatioEstimate& confirmed, std::span<const double> reference_seconds,
+                                    const std::optional<measure::RatioEstimate>& earlier) {
   std::vector<double> logs;
   for (const double seconds : reference_seconds) logs.push_back(std::log(seconds));
-  const double drift = logs.size() < 3 ? 0 : 1.96 * kUnlike * measure::robust_spread(logs);
-  const double middle = std::log(confirmed.ratio);
+  // Not a robust spread: the minutes in which the machine was slow are what a fresh run may meet.
+  const double mean = logs.empty() ? 0 : measure::mean(logs);
+  double squares = 0;
+  for (const double log : logs) squares += (log - mean) * (log - mean);
+  const double spread = logs.size() < 3 ? 0 : std::sqrt(squares / static_cast<double>(logs.size() - 1));
+  double middle = std::log(confirmed.ratio), moved = 0;
   const double low = middle - std::log(std::max(1e-9, confirmed.interval.low));
   const double high = std::log(confirmed.interval.high) - middle;
+  if (earlier && earlier->blocks > 0) {
+    const double all = confirmed.blocks + earlier->blocks;
+    moved = std::log(earlier->ratio) - middle;
+    middle += moved * earlier->blocks / all;
+  }
+  const double drift = std::hypot(1.96 * kUnlike * spread, moved);
   const auto wide = [&](double half) { return std::max(0.015, std::hypot(half * std::sqrt(2.0), drift)); };
   return {std::exp(middle - wide(low)), std::exp(middle + wide(high))};
 }

@@ -15,6 +15,8 @@ measure::Ledger ledger_of(const Search& search, const std::string& task, std::sp
 // What a fresh interleaved run should find, from the confirming blocks: their interval, widened for the noise of that
 // other run, at least 1.5 % to either side, and for a machine that is not always equally fast. `reference_seconds` is
 // the reference in every block it ran in: where its neighbours slow the machine, they slow two settings seldom alike.
-measure::Interval promised_interval(const measure::RatioEstimate& confirmed, std::span<const double> reference_seconds);
+// `earlier`: the same two in a race of the search; what lies between its ratio and the confirmed one may come again.
+measure::Interval promised_interval(const measure::RatioEstimate& confirmed, std::span<const double> reference_seconds,
+                                    const std::optional<measure::RatioEstimate>& earlier = {});
 
 }  // namespace redline::tune

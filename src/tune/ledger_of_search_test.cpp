@@ -144,5 +144,13 @@ TEST(Ledger, APromiseCoversAFreshRun) {
   EXPECT_LT(kept_promises(0.15, false), 340);  // control: the blocks alone know nothing of it
 }
 
+TEST(Ledger, APromiseCoversWhatWasSeenBefore) {
+  const measure::RatioEstimate confirmed{1.8, {1.75, 1.85}, 8}, earlier{1.5, {1.45, 1.55}, 8};
+  const measure::Interval alone = promised_interval(confirmed, {}), both = promised_interval(confirmed, {}, earlier);
+  EXPECT_FALSE(alone.contains(1.5));
+  EXPECT_TRUE(both.contains(1.5) && both.contains(1.8));
+  EXPECT_NEAR(std::sqrt(both.low * both.high), std::sqrt(1.5 * 1.8), 0.02);
+}
+
 }  // namespace
 }  // namespace redline::tune

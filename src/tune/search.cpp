@@ -55,6 +55,11 @@ bool Search::is_member(size_t entry) const {
   return std::find(members_.begin(), members_.end(), entry) != members_.end();
 }
 
+std::optional<measure::RatioEstimate> Search::against_reference(const Setting& setting) const {
+  const auto met = met_.find({setting_text({}), setting_text(setting)});
+  return met == met_.end() ? std::nullopt : std::optional(met->second);
+}
+
 void Search::fail(const std::string& setting, const std::string& why) {
   for (Entry& entry : entries_) {
     if (entry.candidate.values.empty() || setting_text(entry.candidate.values) != setting) continue;
@@ -138,6 +143,7 @@ void Search::finish_guess(RaceDecision decision) {
     entries_[i].guessed = entries_[i].guessed && better;
     if (entries_[i].guessed) members_.push_back(i);
   }
+  if (race_->blocks() > 0) met_[{setting_text({}), setting_text(trial_.b)}] = race_->estimate();
   see_noise();
   race_.reset();
   stage_ = after_guess();

@@ -80,6 +80,8 @@ class Search {
   void fail(const std::string& setting, const std::string& why);
 
   const Setting& best() const { return best_; }
+  // How a setting did against the reference; nullopt where they did not meet.
+  std::optional<measure::RatioEstimate> against_reference(const Setting& setting) const;
   const std::vector<size_t>& members() const { return members_; }  // entries that make up the best
   const std::vector<Entry>& entries() const { return entries_; }
   // What might still be gained, with 95 % confidence: of each group the most promising value that was not tried, as

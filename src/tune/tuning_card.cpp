@@ -112,7 +112,8 @@ TuneResult Tuning::finish(measure::Ledger ledger, const Setting& values) {
   card.ledger.best.reset();
   if (!best_.empty()) {
     card.ledger.best = confirmed_;
-    card.promised_ratio = promised_interval(*confirmed_, reference_seen_);
+    card.promised_ratio =
+        promised_interval(*confirmed_, reference_seen_, search_ ? search_->against_reference(best_) : std::nullopt);
     card.certificate = certificate_;
     card.peak_tensor_bytes = peak_bytes_;
   } else {
