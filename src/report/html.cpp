@@ -234,6 +234,15 @@ std::string render_html(const Page& page) {
   out += style_sheet();
   out += "</style></head><body><main><h1>redline report</h1><p class=\"summary\">" +
          escape_html(page.summary.empty() ? default_summary(page) : page.summary) + "</p>";
+  constexpr const char* kEnd =
+      "<footer>Made by redline. This file loads nothing from elsewhere.</footer></main></body></html>\n";
+  // A tuner's page has its card and no run.
+  if (std::all_of(page.runs.begin(), page.runs.end(),
+                  [](const RunPart& run) { return run.card && run.record.directory.empty() && run.seen.steps == 0; })) {
+    for (const RunPart& run : page.runs)
+      if (run.card) out += tuned_html(*run.card);
+    return out + kEnd;
+  }
   out += overview(page) + heading("The step") + waterfall(page) + loader_stages(page);
   for (const RunPart& run : page.runs) out += timeline(page, run);
   for (const RunPart& run : page.runs)
@@ -253,7 +262,7 @@ std::string render_html(const Page& page) {
     out += folded("Machine of " + run.name, run.record.machine_json);
     for (const std::string& warning : run.record.warnings) out += paragraph("Record of " + run.name + ": " + warning);
   }
-  return out + "<footer>Made by redline. This file loads nothing from elsewhere.</footer></main></body></html>\n";
+  return out + kEnd;
 }
 
 }  // namespace redline::report

@@ -115,7 +115,8 @@ std::vector<LedgerLine> ledger_lines(const measure::Ledger& ledger) {
 
 std::string tuned_html(const measure::TuneCard& card) {
   std::string out = "<h2>What tuning found</h2><p>" + escape_html(break_even_sentence(card)) + "</p><p>" +
-                    escape_html(memory_sentence(card)) + "</p>" + draw_intervals(ledger_chart(card.ledger));
+                    escape_html(memory_sentence(card)) + "</p>";
+  if (const IntervalChart chart = ledger_chart(card.ledger); !chart.bars.empty()) out += draw_intervals(chart);
   out +=
       "<div class=\"scroll\"><table><tr><th>switch</th><th>claim of a guide</th><th>predicted</th><th>measured "
       "here</th><th>verdict</th><th>kept</th></tr>";
