@@ -51,7 +51,7 @@ def main(redline, folder, *names):
     machine = json.loads(subprocess.run([redline, "--json", "machine"], capture_output=True, text=True, check=True).stdout)
     for name in names or JOBS:
         (folder / f"{name}.yaml").write_text(JOBS[name].format(root=ROOT))
-        done = subprocess.run([redline, "--json", "tune", f"{name}.yaml", "--fresh", "--full", "--budget", "240s", "--allow", "numerics,order,optimisation",
+        done = subprocess.run([redline, "--json", "tune", f"{name}.yaml", "--fresh", "--full", "--budget", "400s", "--allow", "numerics,order,optimisation",
                                "--card", f"{name}.card.json", "--out", f"{name}.tuned.yaml"], capture_output=True, text=True, cwd=folder)
         if done.returncode != 0:
             raise RuntimeError(done.stderr[-2000:])
@@ -60,7 +60,7 @@ def main(redline, folder, *names):
         base = ROOT / "bench/results" / f"{date}_ledger_{name}"
         base.with_suffix(".json").write_text(json.dumps({"schema_version": 1, "start": STARTS[name], "card": card}, indent=1) + "\n")
         head = [f"# Ledger of the {name} recipe, {date}", "", f"Machine: {machine.get('cpu_model', '?')}, {machine.get('allowed_cpus', '?')} cores. "
-                f"Start: {STARTS[name]}. Reproduce: `bench/tuner/ledgers.py build/redline FOLDER {name}`.", "", answer["summary"], "",
+                f"Start: {STARTS[name]}. Budget: {card['budget_seconds']:.0f} s. Reproduce: `bench/tuner/ledgers.py build/redline FOLDER {name}`.", "", answer["summary"], "",
                 f"Certificate: {card['certificate']['kind']}. {card['certificate']['reason']}", ""]
         error = card["ledger"]["median_prediction_error_points"]
         tail = ["", f"Median error of the predictions: {error:.1f} percentage points." if error is not None else ""] + card["notes"]
