@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "models/layers/row_kernels.h"
+#include "models/layers/row_linear.h"
 #include "models/layers/softmax_rows.h"
 
 namespace redline::models {
@@ -43,7 +44,7 @@ struct BlockResult {
 
 BlockResult logits_block(const torch::Tensor& hidden, const torch::Tensor& weight, const torch::Tensor& target,
                          torch::Tensor nll) {
-  torch::Tensor logits = at::mm(hidden, weight.t());
+  torch::Tensor logits = at::mm(filled_rows(hidden, product_type(hidden)), weight.t()).narrow(0, 0, hidden.size(0));
   const torch::ScalarType type = logits.scalar_type();
   if (type != torch::kFloat64) logits = logits.to(torch::kFloat32);
   AT_DISPATCH_FLOATING_TYPES(logits.scalar_type(), "linear_cross_entropy", [&] {
@@ -89,9 +90,10 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
                                       : logits_block(hidden.narrow(0, begin, count), weight,
                                                      target.narrow(0, begin, count), unused.narrow(0, 0, count))
                                             .grad_logits;
-      const torch::Tensor grad_logits = block.to(type);
-      grad_hidden.narrow(0, begin, count).copy_(at::mm(grad_logits, weight));
-      const torch::Tensor part = at::mm(grad_logits.t(), scaled.narrow(0, begin, count)).to(saved[1].scalar_type());
+      const torch::Tensor grad_logits = filled_rows(block, type);
+      grad_hidden.narrow(0, begin, count).copy_(at::mm(grad_logits, weight).narrow(0, 0, count));
+      const torch::Tensor part =
+          at::mm(grad_logits.t(), filled_rows(scaled.narrow(0, begin, count), type)).to(saved[1].scalar_type());
       grad_weight = grad_weight.defined() ? grad_weight.add_(part) : part;
     }
     grad_hidden.mul_(grad);

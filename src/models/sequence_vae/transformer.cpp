@@ -5,6 +5,7 @@
 
 #include "models/layers/linear_cross_entropy.h"
 #include "models/layers/packed_embedding.h"
+#include "models/layers/row_linear.h"
 #include "models/sequence_vae/sequence_model.h"
 #include "models/sequence_vae/transformer_layer.h"
 
@@ -67,7 +68,7 @@ struct StackImpl : torch::nn::Module {
       const torch::Tensor& table = embed->weight;
       return packed_embedding({table, tokens, positions_for(rows->longest(), table), code, scale}, rows, dropout);
     }
-    torch::Tensor x = at::linear(vectors, input->weight, input->bias);
+    torch::Tensor x = row_linear(vectors, input->weight, input->bias);
     if (x.scalar_type() != torch::kFloat64) x = x.to(torch::kFloat32);
     const torch::Tensor time = torch::tensor(std::vector<int64_t>(rows->time.begin(), rows->time.end()), torch::kInt64);
     x = x + positions_for(rows->longest(), x).to(x.scalar_type()).index_select(0, time.to(x.device()));
@@ -138,7 +139,7 @@ struct DecoderImpl : StackImpl {
       const torch::Tensor h = hidden(forced.inputs, {}, z, forced.rows, ctx);
       return sum_per_sequence(linear_cross_entropy(h, pred_linear->weight, forced.targets), *forced.rows);
     }
-    const torch::Tensor predicted = at::linear(hidden({}, shifted(in), z, in.rows, ctx), pred_linear->weight);
+    const torch::Tensor predicted = row_linear(hidden({}, shifted(in), z, in.rows, ctx), pred_linear->weight);
     const torch::Tensor error = (in.values - predicted.to(in.values.scalar_type())) / options.values_sigma;
     const double constant =
         0.5 * static_cast<double>(options.input_dim) * (kLogTwoPi + 2.0 * std::log(options.values_sigma));
