@@ -72,6 +72,19 @@ TEST_F(Pool, TheFirstOfASizeIsWarmBeforeItCounts) {
   EXPECT_GT(smaller, 10);
 }
 
+TEST_F(Pool, BothSeeTheSameSamplesWhateverTheirBatch) {
+  const auto pool = make_pool();
+  const Setting larger = {{"model.train_ds.batch_size", "32"}, {"model.train_ds.micro_batch_size", "32"}};
+  for (int block = 0; block < 3; ++block) {
+    const TrialPool::Block result = pool->run_block({}, larger, block);
+    ASSERT_TRUE(result.a && result.b) << result.failure;
+    const auto reference = pool->acquire({}).place(), other = pool->acquire(larger).place();
+    EXPECT_EQ(reference.epoch, other.epoch);
+    EXPECT_EQ(reference.step * 16, other.step * 64);
+    EXPECT_GT(reference.epoch + reference.step, 0);
+  }
+}
+
 TEST_F(Pool, AJournalNamesTheSettingWhileItLivesButNeverTheReference) {
   {
     const TrialPool::Journal journal(options_.journal, kWorkers);

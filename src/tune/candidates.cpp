@@ -19,6 +19,8 @@ namespace {
 
 constexpr const char* kBucketing = "model.train_ds.use_bucketing";
 constexpr const char* kBuckets = "model.train_ds.num_buckets";
+constexpr const char* kPrecision = "trainer.precision";
+constexpr const char* kFull = "32-true";  // weights are taken as they are
 constexpr const char* kWorkers = "model.train_ds.num_workers";
 constexpr const char* kNeedsOptimisation = "it changes the optimisation; --allow optimisation lets it be tried";
 constexpr const char* kNeedsOrder = "it changes the order of samples; --allow order lets it be tried";
@@ -37,7 +39,7 @@ double rate_of(const MachineFacts& machine, const std::string& precision) {
 }
 
 Setting precision_of(const std::string& precision) {
-  return {{"trainer.precision", precision}, {"trainer.precision_strict", "true"}};
+  return {{kPrecision, precision}, {"trainer.precision_strict", "true"}};
 }
 
 double thread_seconds(double seconds, double parallel, int from, int to) {
@@ -262,16 +264,7 @@ class Maker {
                   std::to_string(prefetch)};
       add(std::move(c));
     }
-    if (job_.has_cuda)
-      add({"",
-           {{"model.train_ds.pin_memory", job_.pin_memory ? "false" : "true"}},
-           0.0,
-           1e9,
-           Effect::Nothing,
-           "pin_memory",
-           "pin_memory",
-           job_.pin_memory ? "true" : "false",
-           job_.pin_memory ? "false" : "true"});
+    if (job_.has_cuda) add(the_other_way_round("model.train_ds.pin_memory", job_.pin_memory, Effect::Nothing));
     if (job_.cache != "memory") {
       const double saved = o_.seen.stage(measure::Stage::Read) + o_.seen.stage(measure::Stage::Decode);
       const double paid = job_.workers == 0 ? saved : 0.75 * saved / std::max(1, machine_.allowed_cpus);
@@ -287,6 +280,12 @@ class Maker {
            job_.cache,
            "memory"});
     }
+  }
+
+  static Candidate the_other_way_round(const std::string& path, bool on, Effect effect) {
+    const std::string field = path.substr(path.rfind('.') + 1), from = on ? "true" : "false",
+                      to = on ? "false" : "true";
+    return {"", {{path, to}}, 0.0, 1e9, effect, field, field, from, to};
   }
 
   void add_decoding() {
@@ -308,18 +307,8 @@ class Maker {
   }
 
   void add_toggles() {
-    const auto word = [](bool on) { return std::string(on ? "true" : "false"); };
     for (const Toggle& toggle : job_.toggles) {
-      const std::string field = toggle.path.substr(toggle.path.rfind('.') + 1);
-      Candidate c{"",
-                  {{toggle.path, word(!toggle.on)}},
-                  0.0,
-                  1e9,
-                  toggle.effect,
-                  field,
-                  field,
-                  word(toggle.on),
-                  word(!toggle.on)};
+      Candidate c = the_other_way_round(toggle.path, toggle.on, toggle.effect);
       c.unpredicted = true;
       c.late = toggle.on;  // what is on by default was put there for speed
       if (toggle.effect == Effect::Order && !allow_.order) c.not_tried = kNeedsOrder;
@@ -341,15 +330,7 @@ class Maker {
       absent("is_tarred", "false", "true", Effect::Order,
              "the data is not in tars; `redline data tar` makes them, and the gain needs a disk that seeks");
     if (job_.supports_channels_last)
-      add({"",
-           {{"trainer.channels_last", job_.channels_last ? "false" : "true"}},
-           0.0,
-           1e9,
-           Effect::Numerics,
-           "channels_last",
-           "channels_last",
-           job_.channels_last ? "true" : "false",
-           job_.channels_last ? "false" : "true"});
+      add(the_other_way_round("trainer.channels_last", job_.channels_last, Effect::Numerics));
     else
       absent("channels_last", "false", "true", Effect::Numerics, "the model has no images");
     absent("compile", "false", "true", Effect::Numerics, "this version has no compiled steps");
@@ -427,7 +408,7 @@ std::optional<int> other_threads(const JobView& job, const MachineFacts& machine
 }
 
 std::optional<Setting> other_precision(const JobView& job, const MachineFacts& machine, const Allow& allow) {
-  if (!allow.numerics || job.pinned.count("trainer.precision") != 0) return std::nullopt;
+  if (!allow.numerics || job.pinned.count(kPrecision) != 0) return std::nullopt;
   std::string best;
   for (const char* precision : {"32-true", "bf16-mixed", "16-mixed"})
     if (precision != job.precision && (best.empty() || rate_of(machine, precision) > rate_of(machine, best)))
@@ -435,6 +416,10 @@ std::optional<Setting> other_precision(const JobView& job, const MachineFacts& m
   // Where matrix products are much slower, nothing around them makes up for it.
   if (rate_of(machine, best) < 0.7 * rate_of(machine, job.precision)) return std::nullopt;
   return precision_of(best);
+}
+
+int casts_added(const JobView& job, const Setting& precision) {
+  return (precision.at(kPrecision) != kFull) - (job.precision != kFull);
 }
 
 std::vector<Candidate> make_candidates(const JobView& job, const Observed& observed, const MachineFacts& machine,

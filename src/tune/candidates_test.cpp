@@ -177,7 +177,7 @@ TEST(Candidates, CadencesAreSolvedFromTheirCost) {
   EXPECT_EQ(find(cadence_candidates(job, o, 0.01), "val_check_interval", "1600"), nullptr);
 }
 
-TEST(Candidates, APrecisionMakesItemsCheaperButNotThePieces) {
+TEST(Candidates, APrecisionMakesItemsCheaperAndPiecesDearer) {
   const auto plan = [](const Setting& setting) -> std::optional<PlanShape> {
     const auto rows = setting.find("model.train_ds.micro_batch_size");
     return PlanShape{0.5, rows == setting.end() ? 8.0 : 16.0 / std::stod(rows->second), 16};
@@ -206,6 +206,25 @@ TEST(Candidates, APrecisionMakesItemsCheaperButNotThePieces) {
   EXPECT_NEAR(model.gain(o.precise->setting), 1.3 * 1.5 - 1, 1e-9);
   EXPECT_GT(precise->predicted_gain, 0.1);
   EXPECT_LT(precise->predicted_gain, 0.5);
+  // Weights that are rounded for every piece: the same race, and less or nothing left in pieces four times smaller.
+  const auto alone = [&](double cast_seconds) {
+    o.cast_seconds = cast_seconds;
+    const PlanModel casting(o, plan);
+    EXPECT_NEAR(casting.gain(o.precise->setting), 1.3 * 1.5 - 1, 1e-9);
+    return casting.gain(*other_precision(job, machine, allow));
+  };
+  EXPECT_LT(alone(0.01), precise->predicted_gain);
+  EXPECT_GT(alone(-0.01), precise->predicted_gain);
+  EXPECT_LT(alone(0.05), 0);
+}
+
+TEST(Candidates, WeightsAreRoundedForEveryPieceOfAMixedPrecisionOnly) {
+  JobView job;
+  const Setting full = {{"trainer.precision", "32-true"}}, mixed = {{"trainer.precision", "bf16-mixed"}};
+  EXPECT_EQ(casts_added(job, mixed), 1);
+  job.precision = "16-mixed";
+  EXPECT_EQ(casts_added(job, full), -1);
+  EXPECT_EQ(casts_added(job, mixed), 0);
 }
 
 TEST(Candidates, AnOptionWithoutARuleIsTriedTheOtherWayRound) {

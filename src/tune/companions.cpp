@@ -14,11 +14,14 @@ int64_t number_in(const Setting& setting, const char* path, int64_t otherwise) {
 
 }  // namespace
 
+StepBatch step_batch(const JobView& job, const Setting& setting) {
+  return {number_in(setting, kBatchPath, job.batch_size), number_in(setting, kAccumulatePath, job.accumulate)};
+}
+
 Setting with_companions(const JobView& job, const Setting& setting) {
-  const int64_t batch = number_in(setting, kBatchPath, job.batch_size);
-  const int64_t accumulate = number_in(setting, kAccumulatePath, job.accumulate);
-  const double steps = static_cast<double>(job.effective_batch()) / static_cast<double>(batch * accumulate);
-  const double batches = static_cast<double>(job.batch_size) / static_cast<double>(batch);
+  const StepBatch then = step_batch(job, setting);
+  const double steps = static_cast<double>(job.effective_batch()) / static_cast<double>(then.samples());
+  const double batches = static_cast<double>(job.batch_size) / static_cast<double>(then.batch);
   Setting values = setting;
   // A count of the job, or of the setting where that has one, times `factor`.
   const auto scale = [&](const char* path, std::optional<int64_t> count, double factor) {

@@ -8,6 +8,13 @@
 
 namespace redline::tune {
 
+// What a step is made of under a setting.
+struct StepBatch {
+  int64_t batch = 1, accumulate = 1;
+  int64_t samples() const { return batch * accumulate; }
+};
+StepBatch step_batch(const JobView& job, const Setting& setting);
+
 // `setting` as a job is run with it. Its own counts (a validation's or checkpoint's interval) are in the reference's
 // batches and steps, whatever batch it sets.
 Setting with_companions(const JobView& job, const Setting& setting);

@@ -9,6 +9,7 @@
 #include "core/strings.h"
 #include "core/time.h"
 #include "device/memory.h"
+#include "measure/statistics.h"
 #include "train/run/training_run.h"
 #include "train/run/trial.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr double kObserveShare = 0.08, kLeastSeconds = 1.6;  // of the budget; without one
 constexpr int64_t kLeastSteps = 8, kMostObservedSteps = 80;
+constexpr int kCastPasses = 6;
 constexpr double kStepsOfOneTrial = 64;  // what is observed, one race, its proof and its confirmation
 
 // The limit holds for training the longest samples, the optimiser's state included. How many of them fit at once; as
@@ -62,6 +64,21 @@ int64_t rows_that_fit(train::Trial& trial, int64_t memory_bytes, int64_t others_
         "--memory {} does not hold a validation; lower model.validation_ds.batch_size or raise it.", limit));
   }
   return fitting;
+}
+
+// The memory is new each time, as it is in a step.
+double time_casts(const torch::nn::Module& module) {
+  const torch::NoGradGuard no_grad;
+  std::vector<double> seconds;
+  for (int pass = 0; pass < kCastPasses; ++pass) {
+    const int64_t begin = now_ns();
+    std::vector<torch::Tensor> rounded;
+    for (const torch::Tensor& weight : module.parameters())
+      if (weight.dim() >= 2) rounded.push_back(weight.to(torch::kBFloat16));
+    for (const torch::Tensor& weight : rounded) weight.to(torch::kFloat32);
+    if (pass > 0) seconds.push_back(seconds_between(begin, now_ns()));  // the first is cold
+  }
+  return measure::median(seconds);
 }
 
 [[noreturn]] void fails_at_once(const std::exception& error) {
@@ -113,6 +130,7 @@ JobObservation observe_job(const JobSource& jobs, std::optional<double> budget_s
   Observed& o = result.observed;
   o.seen = doctor::observe(rows, 1);
   fit_micro_batches(rows, trial->task().computes_padding(), o);
+  result.cast_seconds = time_casts(trial->task().module());
   o.costs.log = o.seen.phase(measure::Phase::Log).seconds_per_occurrence;
   o.costs.monitor = trial->time_monitor().value_or(0);
   trial->time_validation();  // warm

@@ -31,6 +31,9 @@ struct Observed {
   std::optional<Raced> bucketed;
   // Larger pieces in another precision, raced against larger pieces: what it does to the cost of an item.
   std::optional<Raced> precise;
+  // Rounding the weights for one forward pass and their gradients back: what that precision adds to a piece, below zero
+  // where the job's own does it and that one does not.
+  double cast_seconds = 0;
   CadenceCosts costs;
   CadenceRates rates;
 };

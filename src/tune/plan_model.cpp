@@ -37,16 +37,17 @@ void PlanModel::anchor() {
   const auto precise = raced(o_.precise->setting, o_.larger->ratio * o_.precise->ratio);
   if (!precise || larger->seconds <= pieces) return;
   precision_ = o_.precise->setting.at("trainer.precision");
-  precision_factor_ = std::clamp((precise->seconds - pieces) / (larger->seconds - pieces), 0.05, 20.0);
+  const double items = precise->seconds - pieces - larger->pieces * o_.cast_seconds;
+  precision_cost_ = {o_.cast_seconds, std::clamp(items / (larger->seconds - pieces), 0.05, 20.0)};
 }
 
 bool PlanModel::knows_precision(const std::string& precision) const {
   return !precision_.empty() && precision == precision_;
 }
 
-double PlanModel::item_factor(const Setting& setting) const {
+PlanModel::PrecisionCost PlanModel::precision_cost(const Setting& setting) const {
   const auto found = setting.find("trainer.precision");
-  return found != setting.end() && knows_precision(found->second) ? precision_factor_ : 1.0;
+  return found != setting.end() && knows_precision(found->second) ? precision_cost_ : PrecisionCost{};
 }
 
 double PlanModel::seen_samples() const { return std::max(1e-9, o_.seen.samples_per_step); }
@@ -63,20 +64,20 @@ SampleCost PlanModel::sample_cost(const PlanShape& shape, double seconds) const 
           padded - o_.items_per_sample, seconds};
 }
 
-double PlanModel::fitted_compute(const PlanShape& shape, double item_factor) const {
+double PlanModel::fitted_compute(const PlanShape& shape, const PrecisionCost& precision) const {
   const SampleCost cost = sample_cost(shape, 0);
-  return cost.pieces * o_.micro_batch_seconds +
-         item_factor * (cost.items * o_.item_seconds + cost.padding * o_.padding_seconds);
+  return cost.pieces * (o_.micro_batch_seconds + precision.piece_seconds) +
+         precision.item_factor * (cost.items * o_.item_seconds + cost.padding * o_.padding_seconds);
 }
 
 // Both plans by the same fit: where that is off, most of it cancels.
 double PlanModel::gain(const Setting& setting) const {
   if (const auto known = known_.find(setting); known != known_.end()) return known->second;
   const auto shape = reference_ ? plan_shape_(setting) : std::nullopt;
-  const double reference = reference_ ? fitted_compute(*reference_) : 0;
+  const double reference = reference_ ? fitted_compute(*reference_, {}) : 0;
   double gain = 0;
   if (shape && reference > 0) {
-    const double factor = std::clamp(fitted_compute(*shape, item_factor(setting)) / reference, 0.05, 20.0);
+    const double factor = std::clamp(fitted_compute(*shape, precision_cost(setting)) / reference, 0.05, 20.0);
     gain = step_ / seen_samples() / (around_compute(shape->samples_per_step) + factor * compute_ / seen_samples()) - 1;
   }
   return known_[setting] = gain;

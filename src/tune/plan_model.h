@@ -1,7 +1,7 @@
 // What another plan of the same samples (larger pieces, buckets, padding) would gain: from its numbers of pieces and
 // padding, and from what those cost. Values that shape the plan are predicted together, since a larger batch pads more
-// and buckets take that away again; so is a precision, which makes items cheaper but not the pieces they come in. Pure;
-// plans come in as a function.
+// and buckets take that away again; so is a precision, which makes items cheaper but each piece dearer, by the weights
+// that are rounded for it. Pure; plans come in as a function.
 #pragma once
 
 #include <functional>
@@ -33,15 +33,19 @@ class PlanModel {
   double seen_samples() const;
   double around_compute(double samples) const;
   SampleCost sample_cost(const PlanShape& shape, double seconds) const;
-  double fitted_compute(const PlanShape& shape, double item_factor = 1) const;
-  double item_factor(const Setting& setting) const;
+  // What a precision does to a piece and to an item.
+  struct PrecisionCost {
+    double piece_seconds = 0, item_factor = 1;
+  };
+  double fitted_compute(const PlanShape& shape, const PrecisionCost& precision) const;
+  PrecisionCost precision_cost(const Setting& setting) const;
 
   Observed o_;
   PlanShapeOf plan_shape_;
   std::optional<PlanShape> reference_;
   double compute_ = 0, per_step_ = 0, step_ = 0;
-  std::string precision_;        // that was raced
-  double precision_factor_ = 1;  // of an item's seconds
+  std::string precision_;  // that was raced
+  PrecisionCost precision_cost_;
   mutable std::map<Setting, double> known_;
 };
 

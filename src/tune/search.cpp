@@ -146,9 +146,18 @@ void Search::finish_guess(RaceDecision decision) {
   if (race_->blocks() > 0) met_[{setting_text({}), setting_text(trial_.b)}] = race_->estimate();
   see_noise();
   race_.reset();
-  stage_ = after_guess();
+  if (better)
+    begin_neighbours();
+  else
+    end_guess();
+}
+
+void Search::end_guess() {
   cursor_ = 0;
-  if (better) begin_neighbours();
+  if (leftovers_done_)
+    stage_ = Stage::Again;
+  else
+    begin_alone(Stage::AddOneIn);
 }
 
 // A whole that fails says nothing of its parts; each is seen alone.
@@ -163,6 +172,8 @@ void Search::fail_guess(const std::string& failure) {
 void Search::begin_neighbours() {
   stage_ = Stage::Neighbours;
   cursor_ = 0;
+  combine_passes_ = 0;
+  alone_done_ = false;
   queue_.clear();
   for (const size_t i : order_) {
     const Entry& entry = entries_[i];
@@ -183,7 +194,8 @@ void Search::see_noise() {
 void Search::finish_race(RaceDecision decision) {
   Entry& entry = entries_[racing_];
   const measure::RatioEstimate estimate = race_->estimate();
-  const bool better = decision == RaceDecision::Better, keep = better || worth_keeping(racing_);
+  const bool better = decision == RaceDecision::Better;
+  const bool keep = (better && stage_ != Stage::LeaveOneOut) || worth_keeping(racing_);
   if (stage_ != Stage::LeaveOneOut)
     entry.open = decision == RaceDecision::Undecided ? left_open(racing_) : std::nullopt;
   met_[{setting_text(trial_.a), setting_text(trial_.b)}] = estimate;
@@ -220,9 +232,9 @@ void Search::finish_race(RaceDecision decision) {
       break;
     case Stage::LeaveOneOut:
       entry.removed = estimate;
-      // `better` here: the setting without it is faster beyond doubt, so it goes. What was only guessed must show that
-      // it helps.
-      if (better || (entry.guessed && estimate.ratio > 1 - options_.least_gain / 2)) {
+      // `better` here: the setting without it is faster beyond doubt, so it goes. What was only guessed must be worth
+      // it.
+      if (better || (entry.guessed && !keep)) {
         best_ = without(best_, entry.candidate.values);
         std::erase(members_, racing_);
       }
@@ -237,15 +249,15 @@ bool Search::start_next_race() {
     switch (stage_) {
       case Stage::Guess:
         if (start_guess()) return true;
-        stage_ = after_guess();
+        end_guess();
         break;
       case Stage::Neighbours:
         if (start_neighbour()) return true;
-        stage_ = Stage::AddOneIn;
-        cursor_ = 0;
+        begin_leave_one_out();
         break;
       case Stage::AddOneIn:
-        if (start_alone(false)) return true;
+        if (start_alone()) return true;
+        alone_done_ = true;
         begin_combine();
         break;
       case Stage::Combine:
@@ -257,12 +269,15 @@ bool Search::start_next_race() {
         break;
       case Stage::LeaveOneOut:
         if (start_leave_one_out()) return true;
-        cursor_ = 0;
-        stage_ = Stage::Leftovers;
-        if (leftovers_done_ && !begin_again()) stage_ = Stage::Done;
+        if (!alone_done_)
+          begin_alone(Stage::AddOneIn);
+        else if (!leftovers_done_)
+          begin_alone(Stage::Leftovers);
+        else if (!begin_again())
+          stage_ = Stage::Done;
         break;
       case Stage::Leftovers:
-        if (start_alone(true)) return true;
+        if (start_alone()) return true;
         leftovers_done_ = true;
         combine_passes_ = 0;
         begin_combine();
@@ -289,6 +304,7 @@ bool Search::begin_again() {
                    [&](size_t a, size_t b) { return expected_on_top(a) > expected_on_top(b); });
   options_.race.most_blocks *= 2;
   options_.race.error *= kLaterError;
+  cursor_ = 0;
   stage_ = best_.empty() && guess_undecided_ ? Stage::Guess : Stage::Again;
   return true;
 }
@@ -356,12 +372,22 @@ bool Search::start_neighbour() {
   return false;
 }
 
-bool Search::start_alone(bool late) {
-  for (; cursor_ < order_.size(); ++cursor_) {
-    const Entry& entry = entries_[order_[cursor_]];
+// The parts of the best first: what each is worth alone and in company is what a reader asks next.
+void Search::begin_alone(Stage stage) {
+  stage_ = stage;
+  cursor_ = 0;
+  queue_ = order_;
+  std::stable_partition(queue_.begin(), queue_.end(), [&](size_t i) { return is_member(i); });
+}
+
+bool Search::start_alone() {
+  const bool late = stage_ == Stage::Leftovers;
+  for (; cursor_ < queue_.size(); ++cursor_) {
+    const size_t index = queue_[cursor_];
+    const Entry& entry = entries_[index];
     if (entry.state != EntryState::Untried || entry.candidate.late != late) continue;
-    if (late && !options_.full_ledger && !entry.candidate.ledger_only && !may_gain(order_[cursor_])) continue;
-    start(order_[cursor_], {}, entry.candidate.values, "alone: ");
+    if (late && !options_.full_ledger && !entry.candidate.ledger_only && !may_gain(index)) continue;
+    start(index, {}, entry.candidate.values, "alone: ");
     return true;
   }
   return false;
@@ -412,6 +438,7 @@ void Search::begin_leave_one_out() {
 bool Search::start_leave_one_out() {
   for (; cursor_ < queue_.size() && members_.size() > 1; ++cursor_) {
     Setting rest = without(best_, entries_[queue_[cursor_]].candidate.values);
+    if (met_.count({setting_text(best_), setting_text(rest)}) != 0) continue;  // the best has not changed since
     // What was added last has just been raced the other way round.
     if (const auto met = met_.find({setting_text(rest), setting_text(best_)}); met != met_.end()) {
       const measure::RatioEstimate& e = met->second;

@@ -7,13 +7,14 @@
 //    parts of what is better as a whole. Where that wins, each other candidate is tried on top of it, most promising
 //    first. On top of a best, a switch need not prove its gain to be kept: it is enough that its blocks and its
 //    prediction together speak for 1 %, or 2 % where it changes what is trained (which the user has allowed).
-// 2. Each candidate alone against the reference (the ledger's add-one-in), most promising first; a candidate whose
-//    ceiling is below 2 % is not tried.
-// 3. The others are tried on top of the best, those that lost alone included unless they lost badly: a larger batch may
+// 2. From that best, each switch is taken out again (leave-one-out); one that does not help is dropped.
+// 3. Each candidate alone against the reference (the ledger's add-one-in), the parts of the best first, then the most
+//    promising; a candidate whose ceiling is below 2 % is not tried.
+// 4. The others are tried on top of the best, those that lost alone included unless they lost badly: a larger batch may
 //    pay only once buckets have removed its padding. A value of a group that is taken replaces the one that is there.
-// 4. From the best, each switch is taken out again (leave-one-out); one that does not help is dropped.
+//    Where that changed the best, its parts are taken out once more.
 // 5. Candidates expected to lose, as far as they might gain all the same, and those that are only for the ledger; one
-//    that surprises goes through 3 again. With `full_ledger` every one of them.
+//    that surprises goes through 4 again. With `full_ledger` every one of them.
 // 6. What the noise left undecided, with twice the blocks and a stricter level, as long as there is time and more than
 //    2 % to gain: first the guess, then each on top of the best.
 #pragma once
@@ -97,25 +98,27 @@ class Search {
   bool start_next_race();
   bool start_guess();
   bool start_neighbour();
-  bool start_alone(bool late);
+  bool start_alone();
   bool start_combine();
   bool start_leave_one_out();
   bool start_again();
   void begin_neighbours();
+  void begin_alone(Stage stage);
   bool begin_again();
   Entry::Open left_to_gain(size_t entry) const;
   bool may_gain(size_t entry) const;
   std::optional<Entry::Open> left_open(size_t entry) const;
-  Stage after_guess() const { return leftovers_done_ ? Stage::Again : Stage::AddOneIn; }
   bool is_member(size_t entry) const;
   void finish_race(RaceDecision decision);
   void finish_guess(RaceDecision decision);
   void fail_guess(const std::string& failure);
+  void end_guess();
   void begin_combine();
   void begin_leave_one_out();
   Setting on_top_of_best(size_t entry) const;
   double predicted_together(const std::vector<size_t>& entries) const;
   double expected_on_top(size_t entry) const;
+  double expected_without(size_t entry) const;
   Race::Belief believed(size_t entry) const;
   bool worth_keeping(size_t entry) const;
   void see_noise();
@@ -138,7 +141,7 @@ class Search {
   size_t racing_ = 0;
   int blocks_ = 0, combine_passes_ = 0;
   double squares_ = 0, freedom_ = 0;
-  bool out_of_budget_ = false, changed_ = false, leftovers_done_ = false, guess_undecided_ = false,
+  bool out_of_budget_ = false, changed_ = false, alone_done_ = false, leftovers_done_ = false, guess_undecided_ = false,
        single_guess_ = false;
 };
 

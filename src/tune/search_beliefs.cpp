@@ -38,9 +38,18 @@ double Search::expected_on_top(size_t index) const {
   return predicted_together(with) / predicted_together(members_) - 1;
 }
 
+// The same of taking it out of the best.
+double Search::expected_without(size_t index) const {
+  std::vector<size_t> rest = members_;
+  std::erase(rest, index);
+  return predicted_together(rest) / predicted_together(members_) - 1;
+}
+
+// The gain of what is being raced.
 Race::Belief Search::believed(size_t index) const {
-  const double expected =
-      log_gain(trial_.a.empty() ? entries_[index].candidate.predicted_gain : expected_on_top(index));
+  const double expected = log_gain(stage_ == Stage::LeaveOneOut ? expected_without(index)
+                                   : trial_.a.empty()           ? entries_[index].candidate.predicted_gain
+                                                                : expected_on_top(index));
   return race_->believed(expected, prediction_error(expected), noise());
 }
 
@@ -54,7 +63,8 @@ bool Search::worth_keeping(size_t index) const {
   const bool free = entries_[index].candidate.effect <= config::Effect::Numerics;
   const double least =
       free ? options_.least_gain / 2 : options_.least_gain;  // what changes the training must be worth it
-  return believed(index).gain > std::log1p(least);
+  const double gain = believed(index).gain;
+  return (stage_ == Stage::LeaveOneOut ? -gain : gain) > std::log1p(least);
 }
 
 // What a switch that is not part of the best would do to it: as predicted, or as its undecided race says.

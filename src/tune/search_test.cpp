@@ -168,6 +168,30 @@ TEST(Search, TimeThatIsLeftDecidesWhatTheNoiseLeftOpen) {
   EXPECT_GE(bounded, 48);  // what is open is said: never "nothing is left"
 }
 
+TEST(Search, TheBestIsTakenApartBeforeTheRestIsRacedAlone) {
+  // Time for the guess, its parts taken out and alone, not for the others.
+  std::vector<Candidate> candidates = {{"batch 8", {{"batch", "8"}}, 0.3, 1e9, config::Effect::Optimisation, "batch"},
+                                       {"buckets", {{"buckets", "true"}}, 0.2, 1e9, config::Effect::Order, "buckets"},
+                                       {"idle", {{"idle", "true"}}, 0.1, 1e9, config::Effect::Nothing, "idle"}};
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = "other " + std::to_string(i);
+    candidates.push_back({name, {{name, "1"}}, -0.15, 1e9, config::Effect::Nothing, name});
+  }
+  const auto speed = [](const Setting& s) {
+    return 100.0 * (s.count("batch") ? 1.3 : 1.0) * (s.count("buckets") ? (s.count("batch") ? 1.2 : 1.1) : 1.0);
+  };
+  Search search(candidates, {.budget_seconds = 3 + 3 * 4 + 3 * 4 + 6});
+  EXPECT_EQ(setting_text(run_search(search, speed, 0.004, 4).best), "batch=8, buckets=true");
+  EXPECT_TRUE(search.out_of_budget());
+  for (size_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(search.entries()[i].alone && search.entries()[i].removed) << i;
+    EXPECT_LT(search.entries()[i].removed->interval.high, 1.0) << i;
+  }
+  // One that was only guessed and does nothing has gone; the race that showed it stays.
+  EXPECT_NEAR(search.entries()[2].removed->ratio, 1.0, 0.02);
+  EXPECT_FALSE(search.entries().back().alone.has_value());
+}
+
 TEST(Search, AGuessKnowsWhatPaysOnlyInCompany) {
   std::vector<Candidate> candidates = {
       {"batch 8", {{"batch", "8"}}, 0.10, 1e9, config::Effect::Optimisation, "batch"},

@@ -16,6 +16,7 @@
 #include "measure/statistics.h"
 #include "train/loop/signals.h"
 #include "train/run/training_run.h"
+#include "tune/same_turns.h"
 
 namespace redline::tune {
 
@@ -253,10 +254,9 @@ void TrialPool::settle(Running& r) {
   r.queue_at_start = last;
 }
 
-TurnCost TrialPool::turn(Running& r) {
+TurnCost TrialPool::turn(Running& r, int64_t steps) {
   const Account account(r);
   set_limit(r);
-  const auto steps = std::max<int64_t>(1, std::llround(turn_samples_ / r.samples_per_step));
   if (r.warm_steps > 0) r.trial->run(std::min(r.warm_steps, 2 * steps));
   const auto result = r.trial->run(steps);
   const int64_t left = r.trial->loader_stats().queue_batches;
@@ -268,16 +268,24 @@ TurnCost TrialPool::turn(Running& r) {
   return turn_cost(result.rows);
 }
 
-// From here on both see the same samples, where their plans allow it.
-void TrialPool::load_state(Running& from, Running& to) {
-  if (from.setting.count(kPresetKey) + to.setting.count(kPresetKey) > 0) return;  // maybe another model
-  if (from.trial->steps_per_epoch() != to.trial->steps_per_epoch() ||
-      from.trial->job().precision() != to.trial->job().precision())
-    return;
-  const Account account(to);
-  device::memory::set_limit(0);  // a copy that no run makes; the next turn sets the limit again
-  to.trial->load(from.trial->state());
-  settle(to);
+// Steps of a turn for both.
+std::array<int64_t, 2> TrialPool::go_to_same_samples(Running& a, Running& b) {
+  const auto side = [](const Running& r) {
+    const train::Trial::Place now = r.trial->place();
+    return TurnSide{r.samples_per_step, now.epoch, now.step, r.trial->steps_per_epoch()};
+  };
+  const std::array<TurnStart, 2> starts = same_turns({side(a), side(b)}, turn_samples_);
+  // A loader that limits begins its turns with what it has, not with a queue filled anew.
+  if (a.warm_steps == 0 && b.warm_steps == 0)
+    for (size_t i = 0; i < 2; ++i) {
+      Running& r = i == 0 ? a : b;
+      const train::Trial::Place start{starts[i].epoch, starts[i].step};
+      if (r.trial->place() == start) continue;
+      const Account account(r);
+      r.trial->go_to(start);
+      settle(r);
+    }
+  return {starts[0].steps, starts[1].steps};
 }
 
 TrialPool::Block TrialPool::run_block(const Setting& a, const Setting& b, int block) {
@@ -303,9 +311,10 @@ TrialPool::Block TrialPool::take_turns(const Setting& a, const Setting& b, int b
   // Probing one may have dropped the other; both are cheap to have again.
   running(b);
   Running* const both[] = {&running(a), &running(b)};
-  if (block == 0) load_state(*both[0], *both[1]);
+  const std::array<int64_t, 2> steps = go_to_same_samples(*both[0], *both[1]);
   TurnCost cost[2];
-  for (const int side : measure::interleaved_order(2, block)) cost[side] += turn(*both[side]);
+  for (const int side : measure::interleaved_order(2, block))
+    cost[side] += turn(*both[side], steps[static_cast<size_t>(side)]);
   if (train::StopFlag::requested() || cost[0].steps == 0 || cost[1].steps == 0) return {{}, {}, "stopped"};
   // A preset may cut the samples themselves: then they are counted as they come.
   const double items = a.count(kPresetKey) + b.count(kPresetKey) > 0 ? 0 : reference_.items_per_sample;

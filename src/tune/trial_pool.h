@@ -1,13 +1,15 @@
 // Settings that run: trials kept alive so that two can take turns, each turn measured warm. A setting that fails says
 // why, once, and is not tried again.
 //
-// Three things would falsify short turns and are dealt with here. Workers of a trial whose turn is over go on filling
+// Four things would falsify short turns and are dealt with here. Samples differ in length: both see the same ones, as
+// far as their plans allow. Workers of a trial whose turn is over go on filling
 // their queue: the next turn begins only when they have stopped. A loader-bound trial would live on what was made while
 // the other ran: it first uses that up, unmeasured. And kernels are compiled for each shape when it first comes (oneDNN
 // in bf16: a third of the first second's time), which a challenger would pay and the reference would not: the first
 // trial of a precision and size runs for a while before it counts.
 #pragma once
 
+#include <array>
 #include <list>
 #include <map>
 #include <memory>
@@ -86,8 +88,8 @@ class TrialPool {
   void warm_up(Running& r);
   void start(Running& r, bool probe);
   void time_cadences(Running& r);
-  void load_state(Running& from, Running& to);
-  TurnCost turn(Running& r);
+  std::array<int64_t, 2> go_to_same_samples(Running& a, Running& b);
+  TurnCost turn(Running& r, int64_t steps);
   void settle(Running& r);
   Block take_turns(const Setting& a, const Setting& b, int block);
 

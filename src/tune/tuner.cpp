@@ -67,6 +67,7 @@ void Tuning::observe(std::optional<double> budget_seconds) {
     seen = look();
   }
   observed_ = seen.observed;
+  cast_seconds_ = seen.cast_seconds;
   memory_limit_ = seen.memory_limit;
   steps_per_epoch_ = static_cast<double>(seen.steps_per_epoch);
   view_.samples = static_cast<int64_t>(steps_per_epoch_ * observed_.seen.samples_per_step);

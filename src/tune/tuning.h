@@ -83,6 +83,7 @@ class Tuning {
   measure::TuneFingerprint print_;
   std::filesystem::path card_path_;
   Observed observed_;
+  double cast_seconds_ = 0;
   int64_t memory_limit_ = 0;
   double steps_per_epoch_ = 0;
   std::unique_ptr<TrialPool> pool_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/strings.h"
+#include "tune/companions.h"
 #include "tune/tuning.h"
 
 namespace redline::tune {
@@ -43,7 +44,10 @@ void Tuning::calibrate() {
         if (const auto gain = calibrating_blocks(*larger, *bucketed)) observed_.bucketed = {*bucketed, *gain};
       if (const auto precision = other_precision(view_, jobs_.machine, request_.allow)) {
         const Setting precise = combine(*larger, *precision);
-        if (const auto gain = calibrating_blocks(*larger, precise)) observed_.precise = {precise, *gain};
+        if (const auto gain = calibrating_blocks(*larger, precise)) {
+          observed_.precise = {precise, *gain};
+          observed_.cast_seconds = casts_added(view_, *precision) * cast_seconds_;
+        }
       }
     }
   if (const auto threads = other_threads(view_, jobs_.machine))
@@ -56,12 +60,7 @@ void Tuning::calibrate() {
 
 // How many of the reference's steps hold the samples of one step under a setting.
 double Tuning::samples_factor(const Setting& setting) const {
-  const auto number = [&](const char* path, int64_t otherwise) {
-    const auto found = setting.find(path);
-    return found == setting.end() ? otherwise : std::stoll(found->second);
-  };
-  const int64_t batch = number(kBatchPath, view_.batch_size) * number(kAccumulatePath, view_.accumulate);
-  return static_cast<double>(batch) / static_cast<double>(view_.effective_batch());
+  return static_cast<double>(step_batch(view_, setting).samples()) / static_cast<double>(view_.effective_batch());
 }
 
 std::vector<Candidate> Tuning::candidates() const {

@@ -146,6 +146,13 @@ void Trainer::restore(const CheckpointState& checkpoint) {
   enter_epoch(state_.epoch, state_.step_in_epoch);
 }
 
+void Trainer::go_to(int64_t epoch, int64_t step) {
+  feed_.drop_ahead();
+  state_.epoch = epoch;
+  state_.step_in_epoch = step;
+  enter_epoch(epoch, step);
+}
+
 void Trainer::run_monitor(bool plot) {
   const PhaseScope scope(clock_, Phase::Monitor);
   LogValues values{state_.step, monitor_->update(state_.step)};

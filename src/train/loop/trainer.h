@@ -134,6 +134,8 @@ class Trainer {
   // The whole state as a checkpoint holds it. load() needs equal names and shapes and moves the loader.
   CheckpointState state() const;
   void load(const CheckpointState& state);
+  // For trials: the next step is this one of this epoch; weights and everything else stay.
+  void go_to(int64_t epoch, int64_t step);
   const LoopState& position() const { return state_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   int64_t steps_per_epoch() const { return steps_this_epoch_; }

@@ -207,6 +207,12 @@ void Trial::load(const CheckpointState& state) {
   if (impl_->store) impl_->forget_checkpoints();
 }
 
+Trial::Place Trial::place() const {
+  const LoopState& now = impl_->trainer->position();
+  return {now.epoch, now.step_in_epoch};
+}
+void Trial::go_to(const Place& place) { impl_->trainer->go_to(place.epoch, place.step); }
+
 const Job& Trial::job() const { return *impl_->job; }
 task::Task& Trial::task() { return *impl_->task; }
 int64_t Trial::steps_per_epoch() const { return impl_->trainer->steps_per_epoch(); }

@@ -57,6 +57,13 @@ class Trial {
   // start alike.
   CheckpointState state() const;  // a copy
   void load(const CheckpointState& state);
+  // Where in the data it is; moving there leaves weights and all else as they are.
+  struct Place {
+    int64_t epoch = 0, step = 0;  // done in that epoch
+    bool operator==(const Place&) const = default;
+  };
+  Place place() const;
+  void go_to(const Place& place);
 
   const Job& job() const;
   task::Task& task();
