@@ -1,7 +1,8 @@
 // Linear layers over packed rows, whose number is another one in every batch. In a lower precision the CPU's products
 // are compiled for each shape when it first comes (oneDNN), and ragged batches bring more shapes than it keeps: a small
-// Transformer spent three quarters of its time compiling (bench/results, bf16_shapes). So in a lower precision the rows
-// are filled up with zeros to one of a few counts. Zeros add nothing to sums; float32 is left as it is.
+// Transformer compiled 200 kernels a step and took nearly three times as long (bench/results, bf16_shapes). So in a
+// lower precision the rows are filled up with zeros to one of a few counts. Zeros add nothing to sums; float32 is left
+// as it is.
 #pragma once
 
 #include <torch/torch.h>
