@@ -10,8 +10,8 @@ namespace redline::measure {
 namespace {
 
 constexpr LedgerVerdict kVerdicts[] = {LedgerVerdict::Faster,   LedgerVerdict::NoEffect,      LedgerVerdict::Slower,
-                                       LedgerVerdict::TooNoisy, LedgerVerdict::NotMeasurable, LedgerVerdict::NotTried,
-                                       LedgerVerdict::Failed};
+                                       LedgerVerdict::TooNoisy, LedgerVerdict::NotMeasurable, LedgerVerdict::InCompany,
+                                       LedgerVerdict::NotTried, LedgerVerdict::Failed};
 
 detail::OrderedJson entry_json(const LedgerEntry& entry) {
   return {{"field", entry.field},
@@ -67,6 +67,8 @@ const char* ledger_verdict_name(LedgerVerdict verdict) {
       return "too noisy";
     case LedgerVerdict::NotMeasurable:
       return "not measurable here";
+    case LedgerVerdict::InCompany:
+      return "only in company";
     case LedgerVerdict::NotTried:
       return "not tried";
     case LedgerVerdict::Failed:

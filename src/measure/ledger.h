@@ -18,6 +18,7 @@ enum class LedgerVerdict {
   Slower,         // "slower here"
   TooNoisy,       // the interval contains 1 and is too wide to call it no effect
   NotMeasurable,  // this machine can not show it (no GPU, no second disk); never "no effect"
+  InCompany,      // raced only together with others: leave_one_out or `reason` has the figures
   NotTried,       // `reason` says why: no consent, out of budget
   Failed,         // the trial ended with an error, e.g. out of memory; `reason` says which
 };

@@ -102,9 +102,12 @@ std::vector<LedgerLine> ledger_lines(const measure::Ledger& ledger) {
     line.claim = entry.claim;
     if (entry.predicted) line.predicted = gain_text(*entry.predicted);
     if (entry.add_one_in) line.measured = estimate_text(*entry.add_one_in);
-    if (entry.leave_one_out)
-      line.measured += fmt::format(", in the best {} (interaction {:.2f})", gain_text(entry.leave_one_out->ratio),
-                                   entry.interaction().value_or(1));
+    if (entry.leave_one_out) {
+      if (!line.measured.empty()) line.measured += ", ";
+      line.measured += fmt::format("in the best {}", gain_text(entry.leave_one_out->ratio));
+      if (const auto interaction = entry.interaction())
+        line.measured += fmt::format(" (interaction {:.2f})", *interaction);
+    }
     line.verdict = measure::ledger_verdict_name(entry.verdict);
     if (!entry.reason.empty()) line.verdict += ": " + entry.reason;
     line.in_best = entry.in_best;

@@ -52,16 +52,18 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, bool 
   } else if (entry.state == EntryState::Pruned && c.not_tried.empty()) {
     out.verdict = LedgerVerdict::NoEffect;
     out.reason = fmt::format("it can gain at most {:+.1f} %", 100 * c.ceiling);
+  } else if (entry.on_top || entry.removed || in_best) {
+    out.verdict = LedgerVerdict::InCompany;
+    if (entry.on_top)
+      out.reason =
+          fmt::format("on top of the first guess {:+.0f} % ({:+.0f} to {:+.0f})", 100 * (entry.on_top->ratio - 1),
+                      100 * (entry.on_top->interval.low - 1), 100 * (entry.on_top->interval.high - 1));
+    else if (!entry.removed)
+      out.reason = "part of the best";
   } else {
     out.verdict = LedgerVerdict::NotTried;
     if (entry.state == EntryState::Untried) out.reason = "it is expected to lose; --full races it all the same";
-    if (entry.state == EntryState::OutOfBudget) {
-      out.reason = out.in_best ? "part of the best" : "the budget ended before its turn";
-      if (entry.on_top)
-        out.reason = fmt::format("raced only on top of the first guess, {:+.0f} % ({:+.0f} to {:+.0f})",
-                                 100 * (entry.on_top->ratio - 1), 100 * (entry.on_top->interval.low - 1),
-                                 100 * (entry.on_top->interval.high - 1));
-    }
+    if (entry.state == EntryState::OutOfBudget) out.reason = "the budget ended before its turn";
   }
   return out;
 }

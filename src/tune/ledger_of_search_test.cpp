@@ -67,6 +67,23 @@ TEST(Ledger, SaysWhatWasFoundInTheIssuesWords) {
   EXPECT_FALSE(find(ledger, "order").in_best);
 }
 
+TEST(Ledger, WhatHadNoTimeAloneSaysWhatItDidInCompany) {
+  Search search({make_candidate("batch", 0.3), make_candidate("buckets", 0.2), make_candidate("workers", 0.0),
+                 make_candidate("later", -0.15)},
+                {.budget_seconds = 3 + 4 + 6});
+  run(search, {{"batch", 0.3}, {"buckets", 0.2}, {"workers", 0.0}, {"later", 0.0}}, 0.005, 2);
+  const measure::Ledger ledger = ledger_of(search, "speech_ssl", search.members());
+  for (const char* kept : {"batch", "buckets"}) {
+    EXPECT_EQ(find(ledger, kept).verdict, LedgerVerdict::InCompany) << kept;
+    ASSERT_TRUE(find(ledger, kept).leave_one_out.has_value()) << kept;
+    EXPECT_FALSE(find(ledger, kept).interaction().has_value()) << kept;
+  }
+  EXPECT_NEAR(find(ledger, "batch").leave_one_out->ratio, 1.3, 0.03);
+  EXPECT_EQ(find(ledger, "workers").verdict, LedgerVerdict::InCompany);
+  EXPECT_NE(find(ledger, "workers").reason.find("on top of the first guess"), std::string::npos);
+  EXPECT_EQ(find(ledger, "later").verdict, LedgerVerdict::NotTried);
+}
+
 TEST(Ledger, FalseGainsAreRare) {
   int claims = 0, entries = 0;
   for (double noise : {0.01, 0.03, 0.08})
