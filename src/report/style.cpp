@@ -24,7 +24,7 @@ svg{width:100%;height:auto;display:block}svg text{font-size:13px;fill:var(--dim)
 .legend{color:var(--dim);font-size:.85rem;margin:.4rem 0 0;display:flex;flex-wrap:wrap;gap:.1rem 1rem}.key{display:inline-block;width:.75em;height:.75em;border-radius:2px;margin-right:.35em}
 .mark{background:var(--c4)}.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}td.n{text-align:right;font-variant-numeric:tabular-nums}
-table code{overflow-wrap:normal;white-space:nowrap}th{white-space:nowrap}td{max-width:30rem}td.why{min-width:15rem}
+table code{overflow-wrap:normal;white-space:nowrap}th{white-space:nowrap}td{max-width:30rem}td.why{min-width:15rem}td.switch code{white-space:normal}
 code{font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:.88em}pre code,p code{overflow-wrap:anywhere}.dim{color:var(--dim)}
 details{margin:.6rem 0}summary{cursor:pointer;font-weight:600}footer{color:var(--dim);font-size:.85rem;margin:2rem 0 1rem}
 polyline{fill:none;stroke-width:1.6;vector-effect:non-scaling-stroke}

@@ -125,8 +125,8 @@ std::string tuned_html(const measure::TuneCard& card) {
       "here</th><th>verdict</th><th>kept</th></tr>";
   for (const LedgerLine& line : ledger_lines(card.ledger))
     out += fmt::format(
-        "<tr><td><code>{}</code></td><td>{}</td><td class=\"n\">{}</td><td "
-        "class=\"n\">{}</td><td>{}</td><td>{}</td></tr>",
+        "<tr><td class=\"switch\"><code>{}</code></td><td>{}</td><td class=\"n\">{}</td><td "
+        "class=\"n\">{}</td><td class=\"why\">{}</td><td>{}</td></tr>",
         escape_html(line.name), escape_html(line.claim), line.predicted, line.measured, escape_html(line.verdict),
         line.in_best ? "yes" : "");
   out += "</table></div>";

@@ -75,8 +75,11 @@ measure::Ledger ledger_of(const Search& search, const std::string& task, std::sp
   for (size_t i = 0; i < search.entries().size(); ++i)
     ledger.entries.push_back(
         entry_of(search.entries()[i], task, std::find(members.begin(), members.end(), i) != members.end()));
+  // What was raced alone by its gain, then what was raced in company, the kept ones first.
   const auto rank = [](const measure::LedgerEntry& e) {
-    return e.add_one_in ? e.add_one_in->ratio : e.verdict == LedgerVerdict::NotMeasurable ? -2.0 : -1.0;
+    if (e.add_one_in) return e.add_one_in->ratio;
+    if (e.verdict == LedgerVerdict::InCompany) return e.in_best ? -1.0 : -2.0;
+    return e.verdict == LedgerVerdict::NotMeasurable ? -4.0 : -3.0;
   };
   std::stable_sort(ledger.entries.begin(), ledger.entries.end(),
                    [&](const auto& a, const auto& b) { return rank(a) > rank(b); });

@@ -82,6 +82,7 @@ TEST(Ledger, WhatHadNoTimeAloneSaysWhatItDidInCompany) {
   EXPECT_EQ(find(ledger, "workers").verdict, LedgerVerdict::InCompany);
   EXPECT_NE(find(ledger, "workers").reason.find("on top of the first guess"), std::string::npos);
   EXPECT_EQ(find(ledger, "later").verdict, LedgerVerdict::NotTried);
+  EXPECT_EQ(ledger.entries[2].field, "workers");  // after what is kept, before what was not tried
 }
 
 TEST(Ledger, FalseGainsAreRare) {
