@@ -268,7 +268,7 @@ TurnCost TrialPool::turn(Running& r, int64_t steps) {
   return turn_cost(result.rows);
 }
 
-// Steps of a turn for both.
+// Moves both to where the same samples begin; returns how many steps a turn of each has.
 std::array<int64_t, 2> TrialPool::go_to_same_samples(Running& a, Running& b) {
   const auto side = [](const Running& r) {
     const train::Trial::Place now = r.trial->place();
