@@ -77,10 +77,25 @@ def test_the_answer_has_ledger_certificate_and_recipe(folder, tuned):
     assert card["certificate"]["kind"] in ("identical", "within noise")
     assert card["peak_tensor_bytes"] > 0
     assert card["ledger"]["best_samples_per_second"] > 0
-    measured = [entry for entry in card["ledger"]["entries"] if entry["add_one_in"]]
-    assert measured and all(entry["add_one_in"]["interval"]["low"] <= entry["add_one_in"]["ratio"] <= entry["add_one_in"]["interval"]["high"]
-                            for entry in measured)
+    check_intervals(card["ledger"]["entries"])
     assert "<svg" in (folder / "page.html").read_text()
+
+
+def check_intervals(entries):
+    """Every figure lies within its interval; how many there are."""
+    figures = [e for entry in entries for e in (entry["add_one_in"], entry["leave_one_out"]) if e]
+    assert all(e["interval"]["low"] <= e["ratio"] <= e["interval"]["high"] for e in figures)
+    return len(figures)
+
+
+def test_a_switch_that_stands_alone_is_raced_alone(folder):
+    # The others are typed and so kept; micro-batches are left, whose first race is against the reference whatever the budget has time for.
+    words = ("model.train_ds.num_workers=0", "model.train_ds.cache=none", "trainer.val_check_interval=80")
+    card = json.loads(run(folder, "--json", "tune", "job.yaml", "--fresh", "--budget", "12s", "--card", "alone.json", "--out", "alone.yaml", *words).stdout)["card"]
+    raced = [entry for entry in card["ledger"]["entries"] if entry["add_one_in"]]
+    assert raced and {entry["field"] for entry in raced} <= {"micro_batch_size"}
+    assert check_intervals(raced) >= 1
+    assert all(entry["prediction_error_points"] is not None for entry in raced)
 
 
 def test_the_tuned_recipe_trains(folder, tuned):
