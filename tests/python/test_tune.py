@@ -118,7 +118,7 @@ def test_a_card_of_another_machine_is_checked_again(folder, tuned):
     card = dict(tuned["card"])
     card["fingerprint"] = dict(card["fingerprint"], machine="something else")
     (folder / "foreign.json").write_text(json.dumps(card))
-    done = run(folder, "--json", "tune", "job.yaml", "--budget", "6s", "--card", "foreign.json", "--out", "foreign.yaml")
+    done = run(folder, "--json", "tune", "job.yaml", "--budget", "12s", "--card", "foreign.json", "--out", "foreign.yaml")
     assert "comes from another machine" in done.stderr
     answer = json.loads(done.stdout)
     assert not answer["from_card"] and answer["card"]["fingerprint"]["machine"] != "something else"
@@ -132,7 +132,7 @@ def test_a_card_that_fails_here_is_an_answer_not_an_end(folder, tuned):
     card["fingerprint"] = dict(card["fingerprint"], machine="something else")
     card["values"] = [{"field": "trainer.precision", "value": "nonsense"}]
     (folder / "failing.json").write_text(json.dumps(card))
-    done = run(folder, "--json", "tune", "job.yaml", "--budget", "6s", "--card", "failing.json", "--out", "failing.yaml")
+    done = run(folder, "--json", "tune", "job.yaml", "--budget", "12s", "--card", "failing.json", "--out", "failing.yaml")
     assert "do not hold on this machine" in done.stderr
     assert json.loads(done.stdout)["card"]["fingerprint"]["machine"] != "something else"
 
@@ -141,10 +141,10 @@ def test_a_card_of_another_version_is_not_used(folder, tuned):
     card = dict(tuned["card"])
     card["fingerprint"] = dict(card["fingerprint"], versions="redline 0.0")
     (folder / "old.json").write_text(json.dumps(card))
-    done = run(folder, "--json", "tune", "job.yaml", "--budget", "6s", "--card", "old.json", "--out", "old.yaml")
+    done = run(folder, "--json", "tune", "job.yaml", "--budget", "12s", "--card", "old.json", "--out", "old.yaml")
     assert "made by another version" in done.stderr and "tuned anew" in done.stderr
     (folder / "broken.json").write_text("{")
-    done = run(folder, "--json", "tune", "job.yaml", "--budget", "5s", "--card", "broken.json", "--out", "broken.yaml")
+    done = run(folder, "--json", "tune", "job.yaml", "--budget", "12s", "--card", "broken.json", "--out", "broken.yaml")
     assert not json.loads(done.stdout)["from_card"]
 
 
@@ -159,7 +159,7 @@ def test_train_with_tune_uses_the_card_and_reports_it(folder, tuned):
 def test_a_trial_that_killed_the_process_counts_as_failed(folder, tuned):
     setting = "model.train_ds.micro_batch_size=16"
     (folder / "killed.json.running").write_text(setting)
-    done = run(folder, "--json", "tune", "job.yaml", "--budget", "8s", "--card", "killed.json", "--out", "killed.yaml")
+    done = run(folder, "--json", "tune", "job.yaml", "--budget", "12s", "--card", "killed.json", "--out", "killed.yaml")
     assert "counts as failed" in done.stderr
     entries = json.loads(done.stdout)["card"]["ledger"]["entries"]
     failed = [e for e in entries if e["field"] == "micro_batch_size" and e["to"] == "16"]
@@ -170,7 +170,7 @@ def test_a_job_that_does_not_fit_is_cut_and_the_largest_batch_is_named(folder):
     # The smallest limit that one sample fits into is below what four need.
     limit = 200_000
     while True:
-        done = subprocess.run([REDLINE, "--json", "tune", "job.yaml", "--budget", "8s", "--fresh", "--memory", f"{limit}B", "--card", "small.json", "--out",
+        done = subprocess.run([REDLINE, "--json", "tune", "job.yaml", "--budget", "12s", "--fresh", "--memory", f"{limit}B", "--card", "small.json", "--out",
                                "small.yaml"], capture_output=True, text=True, cwd=folder, timeout=120)
         if done.returncode == 0:
             break
@@ -197,7 +197,7 @@ def test_stopped_or_killed_it_leaves_nothing_false_behind(folder):
             assert process.wait(timeout=60) == code, rest
         assert not (folder / "stopped.json").exists() and not (folder / "stopped.yaml").exists()
         assert ("not proved" in rest) == (code == 75)
-    again = json.loads(run(folder, *command[1:3], "job.yaml", "--budget", "8s", *command[6:]).stdout)["card"]
+    again = json.loads(run(folder, *command[1:3], "job.yaml", "--budget", "12s", *command[6:]).stdout)["card"]
     assert sum(entry["verdict"] == "failed" for entry in again["ledger"]["entries"]) <= 1  # the one that was running
 
 
