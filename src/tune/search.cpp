@@ -13,6 +13,9 @@ namespace {
 constexpr int kMostCombinePasses = 2;
 constexpr double kLostGuess = 0.9;
 constexpr int kNeighbourBlocks = 4;       // most blocks of a race on top of a best that is only a guess yet
+constexpr int kApartBlocks = 4;           // most blocks of a race of the best against itself without one part
+constexpr int kUsualBlocks = 3;           // most races on top of a best or of its parts are clear by then
+constexpr double kMostApartShare = 0.7;   // of what is left after the guess: more is not kept for them
 constexpr int kMostBlocks = 64;           // of a race that stays undecided
 constexpr double kLaterError = 0.4;       // of the level before, each time the undecided are raced again
 constexpr double kLeastPromising = -0.1;  // expected to lose more than this on top of the guess: later, if at all
@@ -56,8 +59,12 @@ bool Search::is_member(size_t entry) const {
 }
 
 std::optional<measure::RatioEstimate> Search::against_reference(const Setting& setting) const {
-  const auto met = met_.find({setting_text({}), setting_text(setting)});
-  return met == met_.end() ? std::nullopt : std::optional(met->second);
+  const auto race = met_.find({setting_text({}), setting_text(setting)});
+  return race == met_.end() ? std::nullopt : std::optional(race->second);
+}
+
+bool Search::met(const Setting& a, const Setting& b) const {
+  return met_.count({setting_text(a), setting_text(b)}) != 0;
 }
 
 void Search::fail(const std::string& setting, const std::string& why) {
@@ -85,6 +92,8 @@ std::optional<Trial> Search::next(double spent_seconds) {
     }
     stage_ = Stage::Done;
   }
+  if (blocks_ == 0) begun_seconds_ = spent_seconds;
+  spent_seconds_ = spent_seconds;
   if (!race_ && !start_next_race()) return std::nullopt;
   trial_.block = race_->blocks();
   return trial_;
@@ -178,7 +187,8 @@ void Search::begin_neighbours() {
   for (const size_t i : order_) {
     const Entry& entry = entries_[i];
     if ((entry.state == EntryState::Untried || entry.open) && !entry.candidate.late && !entry.candidate.ledger_only &&
-        !is_member(i) && expected_on_top(i) >= kLeastPromising)
+        !is_member(i) && !entry.on_top && !entry.failed_on_top && !entry.removed &&
+        expected_on_top(i) >= kLeastPromising)
       queue_.push_back(i);
   }
   std::stable_sort(queue_.begin(), queue_.end(),
@@ -216,9 +226,9 @@ void Search::finish_race(RaceDecision decision) {
       // Always a best so far: the best single switch stands until the combination is known. Two that have met directly
       // are not compared again by way of the reference.
       if (better && !entry.candidate.ledger_only &&
-          (members_.empty() || (stage_ == Stage::AddOneIn && members_.size() == 1 && entries_[members_[0]].alone &&
-                                estimate.ratio > entries_[members_[0]].alone->ratio &&
-                                met_.count({setting_text(best_), setting_text(on_top_of_best(racing_))}) == 0))) {
+          (members_.empty() ||
+           (stage_ == Stage::AddOneIn && members_.size() == 1 && entries_[members_[0]].alone &&
+            estimate.ratio > entries_[members_[0]].alone->ratio && !met(best_, on_top_of_best(racing_))))) {
         members_ = {racing_};
         best_ = entry.candidate.values;
       }
@@ -269,7 +279,9 @@ bool Search::start_next_race() {
         break;
       case Stage::LeaveOneOut:
         if (start_leave_one_out()) return true;
-        if (!alone_done_)
+        if (std::exchange(neighbours_wait_, false))
+          begin_neighbours();
+        else if (!alone_done_)
           begin_alone(Stage::AddOneIn);
         else if (!leftovers_done_)
           begin_alone(Stage::Leftovers);
@@ -359,10 +371,24 @@ bool Search::start_guess() {
   return true;
 }
 
+// What each part of the best is worth is what a reader asks first, and a part that harms must go: the time for that is
+// kept, unless a budget is so short that next to nothing would be left for other values.
+bool Search::must_take_apart() {
+  const double left = options_.budget_seconds - spent_seconds_;
+  const double race = kUsualBlocks * (spent_seconds_ - begun_seconds_) / std::max(1, blocks_);
+  const double apart = options_.leave_one_out ? race * static_cast<double>(members_.size()) : 0;
+  if (!apart_kept_) apart_kept_ = apart <= kMostApartShare * left;
+  return *apart_kept_ && race + apart > left;
+}
+
 bool Search::start_neighbour() {
   for (; cursor_ < queue_.size(); ++cursor_) {
     const size_t index = queue_[cursor_];
     if (is_member(index)) continue;
+    if (must_take_apart()) {
+      neighbours_wait_ = true;
+      return false;
+    }
     start(index, best_, on_top_of_best(index), "on top of the guess: ");
     RaceOptions options = options_.race;
     options.most_blocks = std::min(options.most_blocks, kNeighbourBlocks);
@@ -422,7 +448,7 @@ bool Search::start_combine() {
     const size_t index = queue_[cursor_];
     if (is_member(index)) continue;
     Setting challenger = on_top_of_best(index);
-    if (challenger == best_ || met_.count({setting_text(best_), setting_text(challenger)}) != 0) continue;
+    if (challenger == best_ || met(best_, challenger) || met(challenger, best_)) continue;  // either way round
     start(index, best_, std::move(challenger), "on top of the best: ");
     return true;
   }
@@ -431,6 +457,7 @@ bool Search::start_combine() {
 
 void Search::begin_leave_one_out() {
   stage_ = Stage::LeaveOneOut;
+  apart_kept_ = false;
   queue_ = options_.leave_one_out && members_.size() > 1 ? members_ : std::vector<size_t>();
   cursor_ = 0;
 }
@@ -438,10 +465,10 @@ void Search::begin_leave_one_out() {
 bool Search::start_leave_one_out() {
   for (; cursor_ < queue_.size() && members_.size() > 1; ++cursor_) {
     Setting rest = without(best_, entries_[queue_[cursor_]].candidate.values);
-    if (met_.count({setting_text(best_), setting_text(rest)}) != 0) continue;  // the best has not changed since
+    if (met(best_, rest)) continue;  // the best has not changed since
     // What was added last has just been raced the other way round.
-    if (const auto met = met_.find({setting_text(rest), setting_text(best_)}); met != met_.end()) {
-      const measure::RatioEstimate& e = met->second;
+    if (const auto race = met_.find({setting_text(rest), setting_text(best_)}); race != met_.end()) {
+      const measure::RatioEstimate& e = race->second;
       entries_[queue_[cursor_]].removed =
           measure::RatioEstimate{1 / e.ratio, {1 / e.interval.high, 1 / e.interval.low}, e.blocks};
       continue;
@@ -449,7 +476,7 @@ bool Search::start_leave_one_out() {
     start(queue_[cursor_], best_, std::move(rest), "taken out of the best: ");
     RaceOptions options = options_.race;
     options.least_gain = 0.0;
-    options.most_blocks = std::min(options.most_blocks, 4);
+    options.most_blocks = std::min(options.most_blocks, kApartBlocks);
     race_.emplace(options);
     return true;
   }

@@ -7,7 +7,8 @@
 //    parts of what is better as a whole. Where that wins, each other candidate is tried on top of it, most promising
 //    first. On top of a best, a switch need not prove its gain to be kept: it is enough that its blocks and its
 //    prediction together speak for 1 %, or 2 % where it changes what is trained (which the user has allowed).
-// 2. From that best, each switch is taken out again (leave-one-out); one that does not help is dropped.
+// 2. From that best, each switch is taken out again (leave-one-out); one that does not help is dropped. Time
+//    for this is kept back from the other candidates on top, which have their turn after it.
 // 3. Each candidate alone against the reference (the ledger's add-one-in), the parts of the best first, then the most
 //    promising; a candidate whose ceiling is below 2 % is not tried.
 // 4. The others are tried on top of the best, those that lost alone included unless they lost badly: a larger batch may
@@ -109,12 +110,14 @@ class Search {
   bool may_gain(size_t entry) const;
   std::optional<Entry::Open> left_open(size_t entry) const;
   bool is_member(size_t entry) const;
+  bool met(const Setting& a, const Setting& b) const;
   void finish_race(RaceDecision decision);
   void finish_guess(RaceDecision decision);
   void fail_guess(const std::string& failure);
   void end_guess();
   void begin_combine();
   void begin_leave_one_out();
+  bool must_take_apart();
   Setting on_top_of_best(size_t entry) const;
   double predicted_together(const std::vector<size_t>& entries) const;
   double expected_on_top(size_t entry) const;
@@ -141,8 +144,10 @@ class Search {
   size_t racing_ = 0;
   int blocks_ = 0, combine_passes_ = 0;
   double squares_ = 0, freedom_ = 0;
+  double begun_seconds_ = 0, spent_seconds_ = 0;  // when the first block began, and now
   bool out_of_budget_ = false, changed_ = false, alone_done_ = false, leftovers_done_ = false, guess_undecided_ = false,
-       single_guess_ = false;
+       single_guess_ = false, neighbours_wait_ = false;
+  std::optional<bool> apart_kept_;  // whether time to take the best apart is kept; not decided before the guess is
 };
 
 }  // namespace redline::tune

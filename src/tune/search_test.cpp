@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -190,6 +191,38 @@ TEST(Search, TheBestIsTakenApartBeforeTheRestIsRacedAlone) {
   // One that was only guessed and does nothing has gone; the race that showed it stays.
   EXPECT_NEAR(search.entries()[2].removed->ratio, 1.0, 0.02);
   EXPECT_FALSE(search.entries().back().alone.has_value());
+}
+
+TEST(Search, AShortBudgetTakesTheBestApartBeforeItsNeighboursMeetIt) {
+  // Two parts, and neighbours that would take all the time that is left after the guess.
+  std::vector<Candidate> candidates = {{"batch 8", {{"batch", "8"}}, 0.3, 1e9, config::Effect::Optimisation, "batch"},
+                                       {"buckets", {{"buckets", "true"}}, 0.2, 1e9, config::Effect::Order, "buckets"}};
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = "other " + std::to_string(i);
+    candidates.push_back({name, {{name, "1"}}, -0.01 * i, 1e9, config::Effect::Nothing, name});
+  }
+  const auto speed = [](const Setting& s) {
+    const double parts = (s.count("batch") ? 1.3 : 1.0) * (s.count("buckets") ? 1.2 : 1.0);
+    return parts * (s.count("other 3") ? 1.2 : 1.0);
+  };
+  const auto searched = [&](double budget) {
+    Search search(candidates, {.budget_seconds = budget});
+    run_search(search, speed, 0.004, 4);
+    return search;
+  };
+  const auto met_best = [](const Search& search) {
+    return std::count_if(search.entries().begin(), search.entries().end(), [](const Entry& e) { return e.on_top; });
+  };
+  const Search brief = searched(3 + 4 + 2 * 3);
+  EXPECT_TRUE(brief.entries()[0].removed && brief.entries()[1].removed);
+  EXPECT_EQ(met_best(brief), 1);
+  // Once it is taken apart, those that waited have their turn, and none twice.
+  const Search longer = searched(3 + 4 + 2 * 3 + 14);
+  EXPECT_GE(met_best(longer), 4);
+  EXPECT_EQ(setting_text(longer.best()), "batch=8, buckets=true, other 3=1");
+  const Search long_enough = searched(400);
+  EXPECT_EQ(met_best(long_enough), 10);
+  EXPECT_EQ(setting_text(long_enough.best()), "batch=8, buckets=true, other 3=1");
 }
 
 TEST(Search, AGuessKnowsWhatPaysOnlyInCompany) {
