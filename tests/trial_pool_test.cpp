@@ -63,6 +63,14 @@ TEST_F(Pool, AFailureIsSaidAndNotTriedAgain) {
   EXPECT_TRUE(pool->run_block({}, kWorkers, 0).b.has_value());  // the pool goes on
 }
 
+TEST_F(Pool, AJobThatItselfNoLongerRunsEndsTheSearch) {
+  const auto pool = make_pool();
+  jobs_.source.tuned.emplace_back("trainer.precision=nonsense");
+  EXPECT_ANY_THROW(pool->run_block({}, kWorkers, 0));
+  EXPECT_FALSE(pool->failure_of({}).has_value());
+  EXPECT_FALSE(pool->failure_of(kWorkers).has_value());
+}
+
 TEST_F(Pool, TheFirstOfASizeIsWarmBeforeItCounts) {
   const auto pool = make_pool();
   const auto steps_made = [&](const Setting& setting) { return pool->acquire(setting).run(1).rows.at(0).step; };

@@ -191,5 +191,16 @@ TEST(PerSamples, CurvesOfDifferentBatchesShareAScale) {
   EXPECT_EQ(per_samples(large, 16, 2), (std::vector<double>{3, 2}));
 }
 
+TEST(PerSamples, AStepThatReachesOverSeveralBinsLeavesNoneEmpty) {
+  // Batches bounded by length: 9, 12 and 9 samples, in bins of 10.
+  const LossCurve uneven{{4, 2, 1}, {9, 12, 9}};
+  const std::vector<double> bins = per_samples(uneven, 10, 3);
+  ASSERT_EQ(bins.size(), 3u);
+  EXPECT_NEAR(bins[0], (9 * 4 + 1 * 2) / 10.0, 1e-12);
+  EXPECT_NEAR(bins[1], 2, 1e-12);
+  EXPECT_NEAR(bins[2], (1 * 2 + 9 * 1) / 10.0, 1e-12);
+  EXPECT_EQ(per_samples({{5}, {40}}, 10, 3), (std::vector<double>{5, 5, 5}));
+}
+
 }  // namespace
 }  // namespace redline::tune

@@ -54,9 +54,7 @@ DoctorRuns::DoctorRuns(const task::Registry& registry, const config::RequestSour
     fails_at_once(error);
   }
   start_ = trial_->state();
-  const train::LoopSettings& s = trial_->settings();
-  rates_ = tune::cadence_rates(s.cadence, trial_->steps_per_epoch(), s.save_on_validation,
-                               s.save_interval.every_steps.value_or(0));
+  rates_ = tune::cadence_rates(trial_->settings(), trial_->steps_per_epoch());
 }
 
 DoctorRuns::Watched DoctorRuns::observe(int64_t steps) {
@@ -116,7 +114,7 @@ void DoctorRuns::price_cadences(doctor::Observation& seen) {
   const train::IntervalPolicy& policy = trial_->settings().save_interval;
   if (!policy.every_steps && !checkpoints_.empty()) {
     train::IntervalInput input;
-    input.stall_seconds = input.write_seconds = input.slowdown_seconds = measure::median(checkpoints_);
+    input.stall_seconds = measure::median(checkpoints_);  // what training loses, the writer's share included
     const double interval = policy.every_seconds.value_or(train::automatic_interval_seconds(policy, input));
     if (interval > 0) rates_.checkpoint += seen.step_seconds / interval;
   }

@@ -41,8 +41,8 @@ class StepClock {
     times_.fill(0);
     return finished_;
   }
-  // From the next step on only each n-th step is divided into phases; the others' time is all Other. For steps so short
-  // that reading the clock would show in them.
+  // From the next step on only each n-th step is divided into phases; the others' time is all Other, but for what comes
+  // now and then (log, monitor, validation, checkpoint). For steps so short that reading the clock would show in them.
   void sample_every(int64_t n) { every_ = n; }
   bool timed() const { return timed_; }             // this step, or the one that ended last
   int64_t scopes() const { return switches_ / 2; }  // of this step so far
@@ -57,10 +57,11 @@ class StepClock {
   // Charges the time since the last switch to the current phase and makes `phase` current; returns the one that was.
   Phase switch_to(Phase phase) {
     ++switches_;
-    if (!timed_) return std::exchange(current_, phase);
+    if (!timed_ && !comes_now_and_then(phase) && !comes_now_and_then(current_)) return std::exchange(current_, phase);
     const int64_t now = now_ns();
-    times_[static_cast<size_t>(current_)] += now - mark_ns_;
-    if (spans_ != nullptr) spans_->add(current_, mark_ns_, now);
+    const Phase spent = timed_ || comes_now_and_then(current_) ? current_ : Phase::Other;
+    times_[static_cast<size_t>(spent)] += now - mark_ns_;
+    if (spans_ != nullptr) spans_->add(spent, mark_ns_, now);
     mark_ns_ = now;
     return std::exchange(current_, phase);
   }
@@ -69,6 +70,10 @@ class StepClock {
   void trace_to(SpanLog* spans) { spans_ = spans; }
 
  private:
+  static bool comes_now_and_then(Phase phase) {
+    return phase == Phase::Log || phase == Phase::Monitor || phase == Phase::Validate || phase == Phase::Checkpoint;
+  }
+
   PhaseTimes times_{}, finished_{};
   int64_t begin_ns_ = 0, mark_ns_ = 0, end_ns_ = 0;
   SpanLog* spans_ = nullptr;

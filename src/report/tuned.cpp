@@ -24,24 +24,32 @@ std::string entry_name(const measure::LedgerEntry& entry) {
   return fmt::format("{}: {} -> {}", entry.field, entry.from, entry.to);
 }
 
+// "9.42 k samples (589 of its steps)"
+std::string break_even_text(const measure::BreakEven& b, double samples) {
+  const std::string text = format_count(samples) + " samples";
+  if (b.samples_per_step <= 0) return text;
+  return text + fmt::format(" ({} of its steps)", format_count(std::ceil(samples / b.samples_per_step)));
+}
+
 std::string break_even_sentence(const measure::TuneCard& card) {
   const measure::BreakEven& b = card.break_even;
   const auto samples = b.samples();
-  const std::string cost = fmt::format("Tuning cost {}", format_seconds(b.tuning_seconds + b.compile_seconds));
-  if (!samples) return cost + "; it does not pay back in this run.";
+  const double cost = b.tuning_seconds + b.compile_seconds, before = b.baseline_finish_seconds();
+  const std::string cost_text = fmt::format("Tuning cost {}", format_seconds(cost));
+  if (!samples) return cost_text + "; it does not pay back in this run.";
+  const bool pays = *samples <= b.samples_of_run;
   // The finish time's interval is that of the promised ratio.
-  const auto finish = [&](double ratio) {
-    return b.tuning_seconds + b.compile_seconds + b.baseline_finish_seconds() / std::max(1e-9, ratio);
-  };
-  const std::string steps =
-      b.samples_per_step > 0 ? fmt::format(" ({} of its steps)", format_count(std::ceil(*samples / b.samples_per_step)))
-                             : "";
-  const double before = b.baseline_finish_seconds();
-  return fmt::format("{} and pays back after {} samples{}; the run finishes in {} ({} to {}) instead of {} ({} to {}).",
-                     cost, format_count(*samples), steps, format_seconds(b.best_finish_seconds()),
-                     format_seconds(finish(card.promised_ratio.high)), format_seconds(finish(card.promised_ratio.low)),
-                     format_seconds(before), format_seconds(before / (1 + b.baseline_spread)),
-                     format_seconds(before * (1 + b.baseline_spread)));
+  const auto finish = [&](double ratio) { return (pays ? cost : 0) + before / std::max(1e-9, ratio); };
+  const std::string times =
+      fmt::format("{} ({} to {}) instead of {} ({} to {})", format_seconds(b.best_finish_seconds() - (pays ? 0 : cost)),
+                  format_seconds(finish(card.promised_ratio.high)), format_seconds(finish(card.promised_ratio.low)),
+                  format_seconds(before), format_seconds(before / (1 + b.baseline_spread)),
+                  format_seconds(before * (1 + b.baseline_spread)));
+  const std::string even = break_even_text(b, *samples);
+  if (pays) return fmt::format("{} and pays back after {}; with it, the run finishes in {}.", cost_text, even, times);
+  return fmt::format(
+      "{} and would pay back after {}; this run has {}. From now on it takes {}, the tuning not counted.", cost_text,
+      even, format_count(b.samples_of_run), times);
 }
 
 // Empty where nothing was measured.

@@ -52,8 +52,9 @@ struct JobView {
   std::string optimizer = "adamw", scale_lr = "none";
   bool monitors = false;
   int64_t monitor_every = 0;
-  std::optional<int64_t> save_every_steps;
-  int64_t samples = 0, steps_per_epoch = 0;  // of an epoch
+  std::optional<int64_t> save_every_steps, save_every_batches;
+  std::optional<int64_t> limit_train_batches;  // of an epoch, as a count
+  int64_t samples = 0, steps_per_epoch = 0;    // of an epoch
   std::vector<Toggle> toggles;
   std::set<std::string> pinned;  // options typed by the user: kept
   bool has_cuda = false;

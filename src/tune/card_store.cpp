@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "config/yaml_writer.h"
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/hash.h"
@@ -19,15 +20,25 @@ std::string request_text(const Allow& allow, int64_t memory_bytes, const std::se
   return text;
 }
 
+bool names_the_run(const std::string& path) {
+  static const std::set<std::string> kPaths = {"name",
+                                               "exp_manager.exp_dir",
+                                               "exp_manager.name",
+                                               "exp_manager.run_dir",
+                                               "exp_manager.resume",
+                                               "exp_manager.resume_if_exists"};
+  return kPaths.count(path) != 0;
+}
+
 measure::TuneFingerprint fingerprint(const train::Job& job, const task::Task& task, const std::string& request,
                                      const std::string& versions) {
   measure::TuneFingerprint print;
   std::string values = job.entry().name;
   for (const config::ResolvedValue& value : job.resolved().values()) {
-    if (starts_with(value.path, "exp_manager") || value.path == "name" || !value.value.is_scalar()) continue;
+    if (names_the_run(value.path)) continue;
     // What a component resolved from the machine belongs to the machine, not to the job.
     const bool resolved = value.origin.kind == config::OriginKind::Resolved;
-    values += "\n" + value.path + "=" + (resolved ? std::string("auto") : value.value.text());
+    values += "\n" + value.path + "=" + (resolved ? std::string("auto") : config::write_yaml_flow(value.value));
   }
   print.model = job.entry().name + " " + hex64(hash64(values));
   const data::TaskNeeds needs = job.task_needs(task, train::Job::Part::Train);

@@ -12,6 +12,9 @@ namespace redline::tune {
 // What the user let the tuner do, as part of a card's identity.
 std::string request_text(const Allow& allow, int64_t memory_bytes, const std::set<std::string>& pinned);
 
+// Options that say where a run is written, what it is called and where it starts from: they ask no other question.
+bool names_the_run(const std::string& path);
+
 // `versions`: of redline and LibTorch, from app. Opens the data for its statistics; reads no sample.
 measure::TuneFingerprint fingerprint(const train::Job& job, const task::Task& task, const std::string& request,
                                      const std::string& versions);

@@ -32,7 +32,9 @@ Setting with_companions(const JobView& job, const Setting& setting) {
   const auto positive = [](int64_t count) { return count > 0 ? std::optional(count) : std::nullopt; };
   scale(kValidationPath, job.val_check_batches, batches);
   scale("trainer.max_iters", positive(job.max_iters), batches);
+  scale("trainer.limit_train_batches", job.limit_train_batches, batches);
   scale(kSavePath, job.save_every_steps, steps);
+  scale("exp_manager.checkpoint_callback_params.every_n_micro_iterations", job.save_every_batches, batches);
   if (job.max_iters == 0) scale("trainer.max_steps", positive(job.max_steps), steps);
   scale("model.optim.sched.warmup_steps", job.warmup_steps, steps);
   scale("model.optim.sched.max_steps", job.schedule_steps, steps);

@@ -35,6 +35,17 @@ TEST(Companions, ALargerStepKeepsTheRunsMeaning) {
   EXPECT_EQ(larger.at("model.optim.base_batch_size"), "16");
 }
 
+TEST(Companions, WhatCountsBatchesFollowsTheBatch) {
+  JobView job = make_job();
+  job.limit_train_batches = 400;
+  job.save_every_batches = 1000;
+  const Setting larger = with_companions(job, batch("8", "8"));
+  EXPECT_EQ(larger.at("trainer.limit_train_batches"), "100");
+  EXPECT_EQ(larger.at("exp_manager.checkpoint_callback_params.every_n_micro_iterations"), "250");
+  const Setting more = with_companions(job, batch("2", "32"));  // more batches per step, each as before
+  EXPECT_EQ(more.count("trainer.limit_train_batches"), 0u);
+}
+
 TEST(Companions, ACadenceOfTheSettingIsInTheReferencesBatches) {
   Setting both = batch("8", "8");
   both[kValidationPath] = "1600";

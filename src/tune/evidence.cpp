@@ -82,12 +82,14 @@ LossCurve run_losses(const JobSource& jobs, const Setting& setting, const std::v
 std::vector<double> per_samples(const LossCurve& curve, double bin_samples, size_t bins) {
   std::vector<double> sums(bins, 0), weights(bins, 0);
   double seen = 0;
+  // A step may reach over several bins: batches bounded by length hold what comes.
   for (size_t i = 0; i < curve.losses.size(); ++i) {
-    const auto bin = static_cast<size_t>(seen / bin_samples + 1e-9);
-    seen += curve.samples[i];
-    if (bin >= bins) break;
-    sums[bin] += curve.losses[i] * curve.samples[i];
-    weights[bin] += curve.samples[i];
+    const double begin = seen / bin_samples, end = (seen += curve.samples[i]) / bin_samples;
+    for (auto bin = static_cast<size_t>(begin + 1e-9); bin < bins && static_cast<double>(bin) < end - 1e-9; ++bin) {
+      const double part = std::min(end, static_cast<double>(bin + 1)) - std::max(begin, static_cast<double>(bin));
+      sums[bin] += curve.losses[i] * part;
+      weights[bin] += part;
+    }
   }
   std::vector<double> means;
   for (size_t i = 0; i < bins && weights[i] > 0; ++i) means.push_back(sums[i] / weights[i]);

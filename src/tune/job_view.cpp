@@ -62,6 +62,9 @@ JobView view_job(const train::Job& job, task::Task& task) {
     view.monitor_every = monitor->update_every_steps();
   }
   view.save_every_steps = job.exp_manager().checkpoint_callback_params.every_n_train_steps;
+  view.save_every_batches = job.exp_manager().checkpoint_callback_params.every_n_micro_iterations;
+  view.limit_train_batches =
+      train::parse_count_or_share(trainer.limit_train_batches, "trainer.limit_train_batches").count;
   view.has_cuda = job.machine().has_cuda;
   for (const config::ResolvedValue& value : job.resolved().values()) {
     if (value.origin.kind == config::OriginKind::Flag) view.pinned.insert(value.path);

@@ -47,7 +47,7 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, bool 
     out.verdict = LedgerVerdict::NotMeasurable;
   } else if (entry.alone) {
     out.verdict = verdict_of(entry);
-  } else if (entry.state == EntryState::Failed || entry.failed_on_top) {
+  } else if (entry.state == EntryState::Failed || (entry.failed_on_top && !in_best)) {
     out.verdict = LedgerVerdict::Failed;
   } else if (entry.state == EntryState::Pruned && c.not_tried.empty()) {
     out.verdict = LedgerVerdict::NoEffect;
@@ -58,12 +58,12 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, bool 
       out.reason =
           fmt::format("on top of the first guess {:+.0f} % ({:+.0f} to {:+.0f})", 100 * (entry.on_top->ratio - 1),
                       100 * (entry.on_top->interval.low - 1), 100 * (entry.on_top->interval.high - 1));
-    else if (!entry.removed)
+    else if (!entry.removed && entry.note.empty())
       out.reason = "part of the best";
   } else {
     out.verdict = LedgerVerdict::NotTried;
     if (entry.state == EntryState::Untried) out.reason = "it is expected to lose; --full races it all the same";
-    if (entry.state == EntryState::OutOfBudget) out.reason = "the budget ended before its turn";
+    if (entry.state == EntryState::OutOfBudget && c.not_tried.empty()) out.reason = "the budget ended before its turn";
   }
   return out;
 }

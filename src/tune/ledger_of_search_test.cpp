@@ -85,6 +85,35 @@ TEST(Ledger, WhatHadNoTimeAloneSaysWhatItDidInCompany) {
   EXPECT_EQ(ledger.entries[2].field, "workers");  // after what is kept, before what was not tried
 }
 
+TEST(Ledger, AProofTooLongForTheBudgetIsLeftToGain) {
+  Candidate large = make_candidate("batch", 0.3);
+  large.not_tried = "its proof alone takes too long";
+  large.over_budget = true;
+  Search search({make_candidate("other", 0.2), large}, SearchOptions());
+  run(search, {{"other", 0.2}}, 0.005, 3);
+  const measure::Ledger ledger = ledger_of(search, "speech_ssl", search.members());
+  EXPECT_EQ(find(ledger, "batch").verdict, LedgerVerdict::NotTried);
+  EXPECT_EQ(find(ledger, "batch").reason, "its proof alone takes too long");
+  EXPECT_GT(*ledger.bound_left, 1.2);  // so that a card never answers a longer budget
+}
+
+TEST(Ledger, APartWithoutWhichTheRestDoesNotRunIsKeptAndSaysSo) {
+  Search search({make_candidate("large", 0.3), make_candidate("small_numbers", 0.3)}, {.budget_seconds = 9});
+  double spent = 0;
+  while (const auto trial = search.next(spent++)) {
+    const auto time = [&](const Setting& s) -> std::optional<double> {
+      if (s.count("large") && !s.count("small_numbers")) return std::nullopt;
+      return s.count("large") ? 0.5 : s.count("small_numbers") ? 0.8 : 1.0;
+    };
+    search.report(time(trial->a), time(trial->b), "out of memory");
+  }
+  const measure::Ledger ledger = ledger_of(search, "speech_ssl", search.members());
+  const measure::LedgerEntry& part = find(ledger, "small_numbers");
+  EXPECT_TRUE(part.in_best);
+  EXPECT_EQ(part.verdict, LedgerVerdict::InCompany);
+  EXPECT_EQ(part.reason, "the rest of the best does not run without it: out of memory");
+}
+
 TEST(Ledger, FalseGainsAreRare) {
   int claims = 0, entries = 0;
   for (double noise : {0.01, 0.03, 0.08})

@@ -6,24 +6,16 @@ namespace redline::tune {
 
 using measure::Phase;
 
-CadenceRates cadence_rates(const train::CadenceSettings& settings, int64_t steps_per_epoch, bool saves_on_validation,
-                           int64_t save_steps) {
-  const int64_t epoch_steps = std::max<int64_t>(1, steps_per_epoch);
-  // Whole epochs, so that a validation at an epoch's end is neither missed nor counted twice.
-  const int64_t epochs = std::max<int64_t>(1, std::min<int64_t>(20'000, 2000 + epoch_steps) / epoch_steps);
-  CadenceRates counts;
-  int64_t step = 0;
-  for (int64_t epoch = 0; epoch < epochs; ++epoch)
-    for (int64_t i = 1; i <= epoch_steps; ++i) {
-      const auto decision = train::decide_cadence(settings, {++step, epoch, i, epoch_steps});
-      counts.log += decision.log;
-      counts.monitor += decision.monitor;
-      counts.validate += decision.validate;
-      counts.checkpoint += decision.validate && saves_on_validation;
-    }
-  const auto steps = static_cast<double>(step);
-  CadenceRates rates{counts.log / steps, counts.monitor / steps, counts.validate / steps, counts.checkpoint / steps};
-  if (save_steps > 0) rates.checkpoint += 1.0 / static_cast<double>(save_steps);
+CadenceRates cadence_rates(const train::LoopSettings& settings, int64_t steps_per_epoch) {
+  const auto once_in = [](int64_t steps) { return steps > 0 ? 1.0 / static_cast<double>(steps) : 0; };
+  const train::CadenceSettings& c = settings.cadence;
+  CadenceRates rates;
+  rates.log = once_in(c.log_every_n_steps);
+  rates.monitor = once_in(c.monitor_every_steps);
+  rates.validate = train::validations_per_step(c, steps_per_epoch);
+  rates.checkpoint = once_in(settings.save_interval.every_steps.value_or(0)) +
+                     once_in(settings.save_every_n_epochs.value_or(0) * steps_per_epoch);
+  if (settings.save_on_validation) rates.checkpoint += rates.validate;
   return rates;
 }
 

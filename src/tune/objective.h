@@ -9,7 +9,7 @@
 #include <span>
 
 #include "measure/run_record.h"
-#include "train/loop/cadence.h"
+#include "train/loop/trainer.h"
 
 namespace redline::tune {
 
@@ -19,10 +19,8 @@ struct CadenceCosts {
 struct CadenceRates {
   double log = 0, monitor = 0, validate = 0, checkpoint = 0;  // occurrences per step
 };
-// How often each comes, counted over a few epochs (at most 20,000 steps). `save_steps` > 0 saves every so many steps,
-// `saves_on_validation` also with each validation.
-CadenceRates cadence_rates(const train::CadenceSettings& settings, int64_t steps_per_epoch, bool saves_on_validation,
-                           int64_t save_steps);
+// How often each comes over a long run; checkpoints that follow a clock are not counted.
+CadenceRates cadence_rates(const train::LoopSettings& settings, int64_t steps_per_epoch);
 double cadence_seconds_per_step(const CadenceCosts& costs, const CadenceRates& rates);
 
 // Rows of one turn, without what belongs to cadences.

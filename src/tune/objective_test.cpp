@@ -16,16 +16,19 @@ measure::StepRow make_row(double seconds, double validate, int samples, int64_t 
 }
 
 TEST(Objective, CountsCadencesAsTheLoopDoes) {
-  train::CadenceSettings settings;
-  settings.log_every_n_steps = 10;
-  settings.val_check_interval.count = 40;  // batches
-  settings.batches_per_step = 2;
-  const CadenceRates rates = cadence_rates(settings, 100, /*saves_on_validation=*/true, /*save_steps=*/50);
+  train::LoopSettings settings;
+  settings.cadence.log_every_n_steps = 10;
+  settings.cadence.val_check_interval.count = 40;  // batches
+  settings.cadence.batches_per_step = 2;
+  settings.save_on_validation = true;
+  settings.save_interval.every_steps = 50;
+  settings.save_every_n_epochs = 4;
+  const CadenceRates rates = cadence_rates(settings, 100);
   EXPECT_NEAR(rates.log, 0.1, 1e-9);
   EXPECT_NEAR(rates.validate, 1.0 / 20, 1e-9);
-  EXPECT_NEAR(rates.checkpoint, 1.0 / 20 + 1.0 / 50, 1e-9);
-  settings.validation = false;
-  EXPECT_EQ(cadence_rates(settings, 100, true, 0).validate, 0);
+  EXPECT_NEAR(rates.checkpoint, 1.0 / 20 + 1.0 / 50 + 1.0 / 400, 1e-9);
+  settings.cadence.validation = false;
+  EXPECT_EQ(cadence_rates(settings, 100).validate, 0);
 }
 
 TEST(Objective, AValidationInsideATrialIsChargedAtItsRate) {

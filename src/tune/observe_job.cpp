@@ -20,24 +20,23 @@ namespace {
 constexpr double kObserveShare = 0.08, kLeastSeconds = 1.6;  // of the budget; without one
 constexpr int64_t kLeastSteps = 8, kMostObservedSteps = 80;
 constexpr int kCastPasses = 6;
-constexpr double kStepsOfOneTrial = 64;  // what is observed, one race, its proof and its confirmation
-constexpr int kFirstSteps = 6;
-constexpr double kFarTooSlow = 4;  // times the budget: no bad moment, nothing to wait for
+constexpr double kStepsOfOneTrial = 96;  // what is observed, one race, its proof and its confirmation
+constexpr int kFirstSteps = 5;
+constexpr double kFarTooSlow = 4;              // times the budget: no bad moment, nothing to wait for
+constexpr double kMostValidationShare = 0.15;  // of the budget: a trial or two look at validations, too
 
-// How long a step takes, known as soon as one of a few is short enough for the budget: a single step that met a bad
-// moment of the machine refuses no job.
+// How long a step takes: the first after a cold one where that is short enough for the budget, else the median of a
+// few. A single step that met a bad moment of the machine refuses no job.
 double time_first_steps(train::Trial& trial, std::optional<double> budget_seconds) {
   trial.run(1);  // cold
-  double fastest = 0;
-  for (int i = 0; i < kFirstSteps; ++i) {
-    for (const measure::StepRow& row : trial.run(1).rows) {
-      const double seconds = static_cast<double>(row.wall_ns) * 1e-9;
-      fastest = fastest > 0 ? std::min(fastest, seconds) : seconds;
-    }
-    const double share = budget_seconds ? kStepsOfOneTrial * fastest / *budget_seconds : 0;
-    if (share <= 1 || share > kFarTooSlow) break;
+  std::vector<double> seconds;
+  while (seconds.size() < kFirstSteps) {
+    for (const measure::StepRow& row : trial.run(1).rows) seconds.push_back(static_cast<double>(row.wall_ns) * 1e-9);
+    if (seconds.empty()) return 0;  // stopped
+    const double share = budget_seconds ? kStepsOfOneTrial * measure::median(seconds) / *budget_seconds : 0;
+    if (seconds.size() % 2 == 1 && (share <= 1 || share > kFarTooSlow)) break;
   }
-  return fastest;
+  return measure::median(seconds);
 }
 
 // The limit holds for training the longest samples, the optimiser's state included. How many of them fit at once; as
@@ -149,16 +148,21 @@ JobObservation observe_job(const JobSource& jobs, std::optional<double> budget_s
   result.cast_seconds = time_casts(trial->task().module());
   o.costs.log = o.seen.phase(measure::Phase::Log).seconds_per_occurrence;
   o.costs.monitor = trial->time_monitor().value_or(0);
-  trial->time_validation();  // warm
   o.costs.validate = trial->time_validation().value_or(0);
+  if (budget_seconds && o.costs.validate > kMostValidationShare * *budget_seconds)
+    throw ConfigError(fmt::format(
+        "A budget of {} is too short: one validation of this job takes {}. Give --budget {} or more, or limit "
+        "validations (trainer.limit_val_batches).",
+        format_seconds(*budget_seconds), format_seconds(o.costs.validate),
+        format_seconds(o.costs.validate / kMostValidationShare)));
+  // The first was cold.
+  if (o.costs.validate < kLeastSeconds) o.costs.validate = trial->time_validation().value_or(0);
   o.costs.checkpoint = trial->time_checkpoint().value_or(0);
   result.steps_per_epoch = trial->steps_per_epoch();
-  const train::LoopSettings& s = trial->settings();
-  train::CadenceSettings cadence = s.cadence;
+  train::LoopSettings settings = trial->settings();
   const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine, {true, false});
-  cadence.log_every_n_steps = job->trainer().log_every_n_steps;
-  o.rates =
-      cadence_rates(cadence, result.steps_per_epoch, s.save_on_validation, s.save_interval.every_steps.value_or(0));
+  settings.cadence.log_every_n_steps = job->trainer().log_every_n_steps;
+  o.rates = cadence_rates(settings, result.steps_per_epoch);
   return result;
 }
 

@@ -72,13 +72,16 @@ void fit_micro_batches(std::span<const measure::StepRow> rows, bool computes_pad
   for (const measure::StepRow& row : rows) items += static_cast<double>(row.items), samples += row.samples;
   if (rows.empty()) return;
   observed.items_per_sample = samples > 0 ? items / samples : 0;
-  if (const doctor::CostFit fit = doctor::fit_costs(rows); fit.known && computes_padding) {
+  std::vector<measure::StepRow> sound;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(sound),
+               [](const measure::StepRow& row) { return (row.flags & measure::kStepUntimed) == 0; });
+  if (sound.empty()) return;
+  if (const doctor::CostFit fit = doctor::fit_costs(sound); fit.known && computes_padding) {
     observed.micro_batch_seconds = fit.piece_seconds;
     observed.item_seconds = fit.item_seconds;
     observed.padding_seconds = fit.padding_seconds;
     return;
   }
-  std::vector<measure::StepRow> sound(rows.begin(), rows.end());
   drop_held_up(sound);
   const PieceLine padded = line_over(sound, &measure::StepRow::padded_items);
   const PieceLine packed = line_over(sound, &measure::StepRow::items);

@@ -38,7 +38,7 @@ Search::Search(std::vector<Candidate> candidates, SearchOptions options) : optio
   for (Candidate& candidate : candidates) {
     Entry entry{std::move(candidate)};
     if (!entry.candidate.not_tried.empty()) {
-      entry.state = EntryState::Pruned;
+      entry.state = entry.candidate.over_budget ? EntryState::OutOfBudget : EntryState::Pruned;
       entry.note = entry.candidate.not_tried;
     } else if (entry.candidate.ceiling < options_.least_gain) {
       entry.state = EntryState::Pruned;
@@ -66,6 +66,7 @@ std::optional<measure::RatioEstimate> Search::against_reference(const Setting& s
 bool Search::met(const Setting& a, const Setting& b) const {
   return met_.count({setting_text(a), setting_text(b)}) != 0;
 }
+bool Search::met_either_way(const Setting& a, const Setting& b) const { return met(a, b) || met(b, a); }
 
 void Search::fail(const std::string& setting, const std::string& why) {
   for (Entry& entry : entries_) {
@@ -112,12 +113,16 @@ void Search::report(std::optional<double> a_seconds, std::optional<double> b_sec
   }
   Entry& entry = entries_[racing_];
   if (!a_seconds || !b_seconds) {
-    entry.note = failure;
     entry.open.reset();
-    if (stage_ == Stage::AddOneIn || stage_ == Stage::Leftovers)
+    if (stage_ == Stage::LeaveOneOut) {
+      entry.note = "the rest of the best does not run without it: " + failure;
+    } else if (trial_.a.empty()) {
       entry.state = EntryState::Failed;
-    else
+      entry.note = failure;
+    } else {
       entry.failed_on_top = true;
+      entry.note = "with the best it fails: " + failure;
+    }
     race_.reset();
     ++cursor_;
     return;
@@ -247,6 +252,7 @@ void Search::finish_race(RaceDecision decision) {
       if (better || (entry.guessed && !keep)) {
         best_ = without(best_, entry.candidate.values);
         std::erase(members_, racing_);
+        entry.open.reset();  // what was believed of it before is answered
       }
       break;
     case Stage::Done:
@@ -384,12 +390,13 @@ bool Search::must_take_apart() {
 bool Search::start_neighbour() {
   for (; cursor_ < queue_.size(); ++cursor_) {
     const size_t index = queue_[cursor_];
-    if (is_member(index)) continue;
+    Setting challenger = on_top_of_best(index);
+    if (is_member(index) || met_either_way(best_, challenger)) continue;
     if (must_take_apart()) {
       neighbours_wait_ = true;
       return false;
     }
-    start(index, best_, on_top_of_best(index), "on top of the guess: ");
+    start(index, best_, std::move(challenger), "on top of the guess: ");
     RaceOptions options = options_.race;
     options.most_blocks = std::min(options.most_blocks, kNeighbourBlocks);
     race_.emplace(options);
@@ -448,7 +455,7 @@ bool Search::start_combine() {
     const size_t index = queue_[cursor_];
     if (is_member(index)) continue;
     Setting challenger = on_top_of_best(index);
-    if (challenger == best_ || met(best_, challenger) || met(challenger, best_)) continue;  // either way round
+    if (challenger == best_ || met_either_way(best_, challenger)) continue;
     start(index, best_, std::move(challenger), "on top of the best: ");
     return true;
   }

@@ -111,6 +111,7 @@ class Search {
   std::optional<Entry::Open> left_open(size_t entry) const;
   bool is_member(size_t entry) const;
   bool met(const Setting& a, const Setting& b) const;
+  bool met_either_way(const Setting& a, const Setting& b) const;
   void finish_race(RaceDecision decision);
   void finish_guess(RaceDecision decision);
   void fail_guess(const std::string& failure);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 #include "core/philox.h"
 
@@ -223,6 +224,33 @@ TEST(Search, AShortBudgetTakesTheBestApartBeforeItsNeighboursMeetIt) {
   const Search long_enough = searched(400);
   EXPECT_EQ(met_best(long_enough), 10);
   EXPECT_EQ(setting_text(long_enough.best()), "batch=8, buckets=true, other 3=1");
+}
+
+TEST(Search, NoPairMeetsTwiceAsANeighbour) {
+  // A neighbour replaces a part of the guess; after the best is taken apart, that part does not come back to it.
+  std::vector<Candidate> candidates = {
+      {"batch 8", {{"batch", "8"}}, 0.3, 1e9, config::Effect::Optimisation, "batch"},
+      {"batch 16", {{"batch", "16"}}, 0.29, 1e9, config::Effect::Optimisation, "batch"},
+      {"buckets", {{"buckets", "true"}}, 0.2, 1e9, config::Effect::Order, "buckets"}};
+  for (int i = 0; i < 6; ++i) {
+    const std::string name = "other " + std::to_string(i);
+    candidates.push_back({name, {{name, "1"}}, -0.01, 1e9, config::Effect::Nothing, name});
+  }
+  const auto speed = [](const Setting& s) {
+    return (s.count("batch") ? (s.at("batch") == "16" ? 1.4 : 1.3) : 1.0) * (s.count("buckets") ? 1.2 : 1.0);
+  };
+  for (double budget = 8; budget < 60; ++budget) {
+    Search search(candidates, {.budget_seconds = budget});
+    std::map<std::set<std::string>, int> races;
+    double spent = 0;
+    while (const auto trial = search.next(spent++)) {
+      const bool starts = trial->block == 0 && trial->reason.find("top of the guess") != std::string::npos;
+      const std::set<std::string> pair = {setting_text(trial->a), setting_text(trial->b)};
+      if (starts) ++races[pair];
+      EXPECT_LE(races[pair], 1) << trial->reason << " " << budget;
+      search.report(1 / speed(trial->a), 1 / speed(trial->b));
+    }
+  }
 }
 
 TEST(Search, AGuessKnowsWhatPaysOnlyInCompany) {

@@ -29,6 +29,7 @@ struct Candidate {
   std::string group{};                // candidates of one group exclude each other (values of one option)
   std::string field{}, from{}, to{};  // for the ledger
   std::string not_tried{};            // why this one is not run: no consent, not measurable here; empty = run it
+  bool over_budget = false;           // not_tried only for lack of budget: a longer one would try it
   bool not_measurable = false;
   bool ledger_only = false;  // measured for the ledger, never part of the best (presets)
   bool unpredicted = false;  // no rule foresees its gain

@@ -182,19 +182,23 @@ TrialPool::Running& TrialPool::running(const Setting& setting) {
 // What the cadences cost a step of this setting. Where threads or precision may change what a validation costs and it
 // matters, it is timed in turns with the reference's.
 void TrialPool::time_cadences(Running& r) {
-  const train::LoopSettings& s = r.trial->settings();
-  const CadenceRates rates = cadence_rates(s.cadence, r.trial->steps_per_epoch(), s.save_on_validation,
-                                           s.save_interval.every_steps.value_or(0));
+  const CadenceRates rates = cadence_rates(r.trial->settings(), r.trial->steps_per_epoch());
   CadenceCosts costs = reference_.costs;
   const bool moves = r.setting.count(kThreadsPath) != 0 || r.setting.count("trainer.precision") != 0;
   const double step_seconds = r.samples_per_step * reference_seconds_;
   if (moves && costs.validate * rates.validate > kValidationShare * step_seconds) {
-    Running* const both[] = {&running({}), &r};
-    double seconds[] = {0, 0};
-    for (const int side : measure::interleaved_order(2, 0))
-      seconds[side] += both[side]->trial->time_validation().value_or(0);
-    if (seconds[0] > 0 && seconds[1] > 0) costs.validate *= seconds[1] / seconds[0];
-    alive_.splice(alive_.begin(), alive_, std::next(alive_.begin()));  // r is the most recent one
+    const auto& trainer = r.trial->job().trainer();
+    const auto key = std::pair(trainer.intra_op_threads.value(), train::precision_name(r.trial->job().precision()));
+    const auto [known, unknown] = validation_factors_.try_emplace(key, 1.0);
+    if (unknown) {
+      Running* const both[] = {&running({}), &r};
+      double seconds[] = {0, 0};
+      for (const int side : measure::interleaved_order(2, 0))
+        seconds[side] += both[side]->trial->time_validation().value_or(0);
+      if (seconds[0] > 0 && seconds[1] > 0) known->second = seconds[1] / seconds[0];
+      alive_.splice(alive_.begin(), alive_, std::next(alive_.begin()));  // r is the most recent one
+    }
+    costs.validate *= known->second;
   }
   r.cadence = cadence_seconds_per_step(costs, rates);
 }
@@ -293,15 +297,24 @@ TrialPool::Block TrialPool::run_block(const Setting& a, const Setting& b, int bl
   for (const Setting* setting : {&a, &b})
     if (const auto known = failure_of(*setting)) return {{}, {}, *known};
   const Journal journal(options_.journal, b.empty() ? a : b);
-  const Setting* now = &a;
-  try {
-    running(a);
-    now = &b;
-    running(b);
-    return take_turns(a, b, block);
-  } catch (const std::exception& error) {
-    // A challenger is to blame for what happens while both run: `a` has run before.
-    return {{}, {}, failures_[setting_text(*now)] = first_line(error.what())};
+  bool others =
+      std::any_of(alive_.begin(), alive_.end(), [&](const auto& r) { return r->setting != a && r->setting != b; });
+  for (;;) {
+    const Setting* now = &a;
+    try {
+      running(a);
+      now = &b;
+      running(b);
+      return take_turns(a, b, block);
+    } catch (const std::exception& error) {
+      drop_all();  // a trial that threw may stand within a step
+      const bool memory = dynamic_cast<const OutOfMemoryError*>(&error) != nullptr ||
+                          dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
+      if (memory && std::exchange(others, false)) continue;  // idle trials had the memory: once more without them
+      if (now->empty()) throw;                               // the job itself: nothing can be compared with it
+      // A challenger is to blame for what happens while both run: `a` has run before.
+      return {{}, {}, failures_[setting_text(*now)] = first_line(error.what())};
+    }
   }
 }
 

@@ -103,6 +103,8 @@ class TrialPool {
   double reference_seconds_ = 0, turn_samples_ = 0;  // seconds per sample
   std::map<std::string, MemoryModel> memory_;        // by precision
   std::set<std::pair<std::string, int64_t>> warm_;   // precisions and rows that have run
+  std::map<std::pair<int64_t, std::string>, double>
+      validation_factors_;  // of threads and precision, to the reference's
 };
 
 // Nothing below a warning reaches the log while trials run, unless the user asked for more.

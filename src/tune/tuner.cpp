@@ -41,7 +41,8 @@ TuneResult Tuning::tune() {
   confirm();
   stop_if_asked();
   measure::Ledger ledger = ledger_of(*search_, view_.task, members_);
-  return finish(std::move(ledger), combine(jobs_.base, with_companions(view_, best_)));
+  return finish(std::move(ledger), combine(jobs_.base, with_companions(view_, best_)), request_.budget_seconds,
+                request_.full_ledger);
 }
 
 void Tuning::measure_machine() {
@@ -83,6 +84,11 @@ void Tuning::observe(std::optional<double> budget_seconds) {
 void Tuning::fit_memory(int64_t rows) {
   const std::string limit = format_bytes(static_cast<uint64_t>(request_.memory_bytes));
   const int64_t now = train::rows_at_once(*job_);
+  if (view_.bounded_by_length)
+    throw ConfigError(fmt::format(
+        "--memory {} does not hold the job as it is: {} samples of the longest kind at once need more, {} fit. Its "
+        "batches are bounded by length; lower that bound.",
+        limit, now, rows));
   Setting base = {{kMicroPath, std::to_string(rows)}};
   if (view_.batch_statistics) {
     while (view_.effective_batch() % rows != 0) --rows;
@@ -122,7 +128,7 @@ void Tuning::make_pool(double turn_seconds) {
   PoolOptions options;
   options.turn_seconds = turn_seconds;
   options.memory_limit = memory_limit_;
-  options.limit_is_the_users = request_.memory_bytes > 0;
+  options.limit_is_the_users = request_.memory_bytes > 0 || job_->trainer().memory_limit.has_value();
   options.journal = card_path_.string() + ".running";
   pool_ = std::make_unique<TrialPool>(jobs_, options);
   pool_->set_reference({observed_.seen.samples_per_second, observed_.seen.samples_per_step, observed_.items_per_sample,

@@ -72,7 +72,8 @@ class Tuning {
   void find_largest_batch();
   void confirm();
   std::optional<measure::RatioEstimate> confirming_blocks(const Setting& best, double until, int most);
-  TuneResult finish(measure::Ledger ledger, const Setting& values);
+  bool answers_this_budget(const measure::TuneCard& card) const;
+  TuneResult finish(measure::Ledger ledger, const Setting& values, double budget_seconds, bool full_ledger);
 
   const TuneRequest& request_;
   JobSource jobs_;

@@ -16,8 +16,15 @@ namespace redline::tune {
 std::set<std::string> Tuning::kept() const {
   std::set<std::string> paths;
   for (const std::string& path : view_.pinned)
-    if (path == kSavePath || (path != "name" && !starts_with(path, "exp_manager"))) paths.insert(path);
+    if (!names_the_run(path)) paths.insert(path);
   return paths;
+}
+
+// A card from a shorter budget that had not finished is no answer to a longer one.
+bool Tuning::answers_this_budget(const measure::TuneCard& card) const {
+  if (request_.full_ledger && !card.full_ledger) return false;
+  const bool finished = card.ledger.bound_left && *card.ledger.bound_left <= 1.02;
+  return finished || card.budget_seconds >= request_.budget_seconds;
 }
 
 std::optional<TuneResult> Tuning::from_card() {
@@ -26,15 +33,16 @@ std::optional<TuneResult> Tuning::from_card() {
   if (!card) return std::nullopt;
   switch (measure::match_fingerprint(card->fingerprint, print_)) {
     case measure::CardMatch::Same: {
-      // A card from a shorter budget that had not finished is no answer to a longer one.
-      const bool finished = card->ledger.bound_left && *card->ledger.bound_left <= 1.02;
-      if (request_.full_ledger && !card->full_ledger) return std::nullopt;
-      if (!finished && card->budget_seconds < request_.budget_seconds) return std::nullopt;
+      if (!answers_this_budget(*card)) return std::nullopt;
       TuneResult result{*card, true, false, card_path_, {}};
       for (const auto& [path, value] : card->values) result.best[path] = value;
       return result;
     }
     case measure::CardMatch::OtherMachine:
+      if (!answers_this_budget(*card)) {
+        say(card_difference(card->fingerprint, print_) + " It was made with less time, so the job is tuned anew.");
+        return std::nullopt;
+      }
       say(card_difference(card->fingerprint, print_) + " Its answer is checked again here.");
       return recheck(*card);
     case measure::CardMatch::Other:
@@ -58,7 +66,9 @@ TuneResult Tuning::recheck(measure::TuneCard card) {
     return tune();
   }
   notes_.push_back("Tuned on another machine, proved and confirmed on this one; its ledger is the other machine's.");
-  TuneResult result = finish(std::move(card.ledger), values);
+  // No more was searched than there.
+  TuneResult result = finish(std::move(card.ledger), combine(jobs_.base, values),
+                             std::min(card.budget_seconds, request_.budget_seconds), card.full_ledger);
   result.rechecked = true;
   return result;
 }
@@ -92,8 +102,8 @@ bool Tuning::holds_here(const measure::TuneCard& card, const Setting& values) {
   return holds;
 }
 
-// `values`: all that differs from the user's job.
-TuneResult Tuning::finish(measure::Ledger ledger, const Setting& values) {
+// `values`: all that differs from the user's job. The search had `budget_seconds`.
+TuneResult Tuning::finish(measure::Ledger ledger, const Setting& values, double budget_seconds, bool full_ledger) {
   measure::TuneCard card;
   card.created = utc_timestamp();
   card.fingerprint = print_;
@@ -106,8 +116,8 @@ TuneResult Tuning::finish(measure::Ledger ledger, const Setting& values) {
   card.ledger.baseline_samples_per_second = before;
   card.ledger.best_samples_per_second = after;
   card.ledger.tuning_seconds = spent();
-  card.budget_seconds = request_.budget_seconds;
-  card.full_ledger = request_.full_ledger;
+  card.budget_seconds = budget_seconds;
+  card.full_ledger = full_ledger;
   card.promised_ratio = {1, 1};
   card.ledger.best.reset();
   if (!best_.empty()) {

@@ -24,7 +24,12 @@ std::optional<double> Tuning::calibrating_blocks(const Setting& a, const Setting
   const double time = kCalibrationShare * request_.budget_seconds / 4;
   const int most = std::clamp(static_cast<int>(time / (4 * pool_->turn_seconds())) - 2, kLeastCalibrationBlocks,
                               kMostCalibrationBlocks);
-  for (int block = 0; block < most && spent() < kCalibrationShare * request_.budget_seconds; ++block) {
+  // Where not even the least fits, nothing would be learned for the time.
+  const double turn =
+      std::max(pool_->turn_seconds(), observed_.seen.step_seconds * std::max(samples_factor(a), samples_factor(b)));
+  const double until = kCalibrationShare * request_.budget_seconds;
+  if (spent() + 4 * (kLeastCalibrationBlocks + 1) * turn > until) return std::nullopt;
+  for (int block = 0; block < most && spent() < until; ++block) {
     const TrialPool::Block result = run_block(a, b, block);
     if (!result.a || !result.b) return std::nullopt;
     before.push_back(*result.a);
@@ -71,9 +76,10 @@ std::vector<Candidate> Tuning::candidates() const {
   for (Candidate& c : all) {
     if (!c.not_tried.empty() || proved_step_by_step(c)) continue;
     const double seconds = curve_proof_seconds(c.values);
-    if (seconds > kMostProofShare * request_.budget_seconds)
-      c.not_tried = fmt::format("its proof alone takes about {}, too long for a budget of {}", format_seconds(seconds),
-                                format_seconds(request_.budget_seconds));
+    if (seconds <= kMostProofShare * request_.budget_seconds) continue;
+    c.over_budget = true;
+    c.not_tried = fmt::format("its proof alone takes about {}, too long for a budget of {}", format_seconds(seconds),
+                              format_seconds(request_.budget_seconds));
   }
   if (!jobs_.source.file) return all;
   for (const std::string& name : config::preset_names(*jobs_.source.file)) {

@@ -148,6 +148,19 @@ def test_a_card_of_another_version_is_not_used(folder, tuned):
     assert not json.loads(done.stdout)["from_card"]
 
 
+@pytest.mark.parametrize("before, after", [
+    ("lr: 1.0e-3", "lr: 1.0e-3, betas: [0.9, 0.95]"),  # a list
+    ("trainer: {", "exp_manager: {ema: {enable: true}}\ntrainer: {"),
+])
+def test_another_job_is_another_question(folder, tuned, before, after):
+    text = (folder / "job.yaml").read_text()
+    assert before in text
+    (folder / "other.yaml").write_text(text.replace(before, after))
+    (folder / "other.json").write_text(json.dumps(tuned["card"]))
+    done = run(folder, "tune", "other.yaml", "--budget", "0.001s", "--card", "other.json", code=2)
+    assert "belongs to another job" in done.stderr and "too short" in done.stderr, done.stderr
+
+
 def test_train_with_tune_uses_the_card_and_reports_it(folder, tuned):
     done = run(folder, "train", "job.yaml", "--tune", "12s", "--run-dir=both")
     assert "From the tune card" in done.stderr  # where a run is written to asks no other question

@@ -92,6 +92,16 @@ const char* stop_reason_text(StopReason reason) {
   return "";
 }
 
+double validations_per_step(const CadenceSettings& s, int64_t steps_per_epoch) {
+  if (!s.validation || steps_per_epoch <= 0) return 0;
+  const auto interval = static_cast<double>(validation_interval(s, steps_per_epoch));
+  const auto batches = static_cast<double>(s.batches_per_step);
+  if (counts_across_epochs(s, steps_per_epoch)) return std::min(1.0, batches / interval);
+  const auto steps = static_cast<double>(steps_per_epoch);
+  const double of_an_epoch = std::min(steps, std::floor(steps * batches / interval));
+  return of_an_epoch / steps / static_cast<double>(std::max<int64_t>(1, s.check_val_every_n_epoch));
+}
+
 std::string validation_words(const CadenceSettings& s, int64_t steps_per_epoch) {
   if (!s.validation) return "never";
   const int64_t interval = validation_interval(s, steps_per_epoch);

@@ -48,7 +48,9 @@ enum class StopReason { None, MaxSteps, MaxEpochs, MaxTime };
 StopReason decide_stop(const CadenceSettings& settings, int64_t step, int64_t epoch, double elapsed_seconds);
 const char* stop_reason_text(StopReason reason);
 
-// How often validation runs, in words for the start lines: "every 250 steps", "at the end of each epoch".
+// How often validation runs, over a long run.
+double validations_per_step(const CadenceSettings& settings, int64_t steps_per_epoch);
+// The same in words for the start lines: "every 250 steps", "at the end of each epoch".
 std::string validation_words(const CadenceSettings& settings, int64_t steps_per_epoch);
 
 // Steps of an epoch under limit_train_batches (batches before accumulation).

@@ -48,6 +48,38 @@ TEST(Cadence, ValidationTable) {
   EXPECT_TRUE(validations(none, 10).empty());
 }
 
+TEST(Cadence, TheRateOfValidationsIsWhatALongRunHas) {
+  struct Case {
+    const char* interval;
+    int64_t every_n_epoch, batches_per_step, steps_per_epoch;
+  };
+  for (const Case& c : std::vector<Case>{{"1.0", 1, 1, 10},
+                                         {"0.3", 1, 1, 10},
+                                         {"0.01", 1, 1, 4},
+                                         {"4", 1, 1, 10},
+                                         {"2500", 1, 1, 100},
+                                         {"2500", 1, 2, 1000},
+                                         {"4", 0, 1, 10},
+                                         {"1.0", 5, 1, 1000},
+                                         {"0.5", 3, 4, 7},
+                                         {"3", 1, 2, 5},
+                                         {"1", 1, 4, 6},
+                                         {"3", 0, 4, 6}}) {
+    CadenceSettings s;
+    s.val_check_interval = parse_count_or_share(c.interval, "f");
+    s.check_val_every_n_epoch = c.every_n_epoch;
+    s.batches_per_step = c.batches_per_step;
+    const int64_t epochs = 150'000 / c.steps_per_epoch;
+    const auto counted = static_cast<double>(validations(s, c.steps_per_epoch, epochs).size());
+    EXPECT_NEAR(validations_per_step(s, c.steps_per_epoch) * static_cast<double>(epochs * c.steps_per_epoch), counted,
+                1.0 + 1e-4 * counted)
+        << c.interval << " " << c.every_n_epoch << " " << c.batches_per_step;
+  }
+  CadenceSettings none;
+  none.validation = false;
+  EXPECT_EQ(validations_per_step(none, 10), 0);
+}
+
 TEST(Cadence, LogMonitorPlotAndEpochEnd) {
   CadenceSettings s;
   s.log_every_n_steps = 10;

@@ -391,7 +391,7 @@ bool Trainer::monitor_once() {
 bool Trainer::save_once() {
   if (parts_.store == nullptr) return false;
   saved_step_ = -1;
-  save(/*wait=*/true);
+  save(/*wait=*/false);
   return true;
 }
 

@@ -125,7 +125,7 @@ class Trainer {
   // One occurrence of a cadence outside a step, to see what it costs; false when this loop has none.
   bool validate_once();
   bool monitor_once();
-  bool save_once();  // until it is on the disk
+  bool save_once();  // as a run does: where the store writes by itself, it may not be on the disk yet
   // The copy of the training state that repairs start from, taken now: memory is judged with it in place.
   void refresh_snapshot();
   const LoopSettings& settings() const { return settings_; }

@@ -243,8 +243,14 @@ RunSummary run_training(Job& job, const RunOptions& options) {
 }
 
 int64_t rows_at_once(const Job& job) {
-  const int64_t micro = job.train_ds().micro_batch_size.value_or(0);
-  return micro > 0 ? micro : job.train_ds().batch_size.value();
+  const data::DatasetConfig& data = job.train_ds();
+  if (const int64_t micro = data.micro_batch_size.value_or(0); micro > 0) return micro;
+  if (const int64_t batch = data.batch_size.value(); batch > 0) return batch;
+  // Bounded by length: as many of the longest samples as the bound holds.
+  const double longest =
+      data.batch_tokens ? static_cast<double>(data.max_sequence_length.value_or(0)) : data.max_duration.value_or(0);
+  const double bound = data.batch_tokens ? static_cast<double>(*data.batch_tokens) : data.batch_duration.value_or(0);
+  return longest > 0 ? std::max<int64_t>(1, static_cast<int64_t>(bound / longest)) : 1;
 }
 
 int64_t longest_batch_peak(const Job& job, task::Task& task, int64_t rows, bool in_pieces) {
@@ -261,8 +267,9 @@ int64_t longest_batch_peak(const Job& job, task::Task& task, int64_t rows, bool 
 
 int64_t longest_batch_peak(const Job& job, task::Task& task) {
   const int64_t rows = rows_at_once(job);
-  return longest_batch_peak(job, task, rows,
-                            rows < job.train_ds().batch_size.value() * job.trainer().accumulate_grad_batches);
+  return longest_batch_peak(
+      job, task, rows,
+      rows < std::max(rows, job.train_ds().batch_size.value()) * job.trainer().accumulate_grad_batches);
 }
 
 namespace {

@@ -123,7 +123,7 @@ Trial::Trial(const task::Registry& registry, const config::RequestSource& source
     settings.plot_directory = (m.scratch / "plots").string();
   }
   if (options.log) m.open_record();
-  if (options.checkpoint)
+  if (options.checkpoint && m.job->exp_manager().create_checkpoint_callback)
     m.store =
         std::make_unique<CheckpointStore>(m.scratch / "checkpoints", m.job->exp_manager().checkpoint_callback_params);
   m.stream = std::make_unique<device::CopyStream>(settings.device.str());
@@ -185,7 +185,11 @@ std::optional<double> Trial::time_monitor() {
   return time_once([&] { return impl_->trainer->monitor_once(); });
 }
 std::optional<double> Trial::time_checkpoint() {
-  return time_once([&] { return impl_->trainer->save_once(); });
+  const auto waited = time_once([&] { return impl_->trainer->save_once(); });
+  if (!waited) return std::nullopt;
+  impl_->store->wait();
+  const bool beside = impl_->job->exp_manager().checkpoint_callback_params.async;
+  return *waited + (beside ? impl_->store->last_write_cpu_seconds() : 0);
 }
 
 int64_t Trial::longest_batch_peak_bytes() {

@@ -47,6 +47,7 @@ class Trial {
   // Seconds of one occurrence outside a step; nullopt when the trial has none.
   std::optional<double> time_validation();
   std::optional<double> time_monitor();
+  // What a run loses by one: its wait, and what the writer beside it takes from training at most.
   std::optional<double> time_checkpoint();
   // Forward and backward of the longest samples allowed, on top of what is live (weights, the optimiser's state once a
   // step was made, and the copy of both that repairs start from): tensor bytes at the peak. Throws
