@@ -18,9 +18,10 @@ measure::TuneCard card_of_a_run(double samples) {
 }
 
 TEST(Tuned, ALongRunCountsTheTuning) {
-  EXPECT_THAT(tuned_text(card_of_a_run(6000), 1000),
-              HasSubstr("Tuning cost 30 s and pays back after 3 k samples (300 of its steps); with it, the run finishes "
-                        "in 1 min 30 s (1 min 18 s to 1 min 45 s) instead of 2 min 00 s (1 min 36 s to 2 min 30 s)."));
+  EXPECT_THAT(
+      tuned_text(card_of_a_run(6000), 1000),
+      HasSubstr("Tuning cost 30 s and pays back after 3 k samples (300 of its steps); with it, the run finishes "
+                "in 1 min 30 s (1 min 18 s to 1 min 45 s) instead of 2 min 00 s (1 min 36 s to 2 min 30 s)."));
 }
 
 TEST(Tuned, ARunTooShortForTheTuningIsToldSo) {

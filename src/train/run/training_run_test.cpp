@@ -247,6 +247,38 @@ TEST(Trial, RunsReplaysAndLoadsOnly) {
   EXPECT_FALSE(a.run_operators().empty());
 }
 
+TEST(Trial, ACheckpointCostsOnlyARunThatKeepsThem) {
+  config::RequestSource source;
+  source.overrides = {"task=curve", "model.train_ds.batch_size=8", "model.train_ds.num_workers=0"};
+  MachineFacts machine;
+  machine.allowed_cpus = 2;
+  TrialOptions options;
+  options.checkpoint = true;
+  for (const char* async : {"true", "false"}) {
+    config::RequestSource keeps = source;
+    keeps.overrides.push_back(std::string("exp_manager.checkpoint_callback_params.async=") + async);
+    Trial trial(testing::registry(), keeps, machine, options);
+    trial.run(1);
+    const auto seconds = trial.time_checkpoint();
+    ASSERT_TRUE(seconds.has_value());
+    EXPECT_GT(*seconds, 0);
+  }
+  source.overrides.push_back("exp_manager.create_checkpoint_callback=false");
+  Trial none(testing::registry(), source, machine, options);
+  none.run(1);
+  EXPECT_FALSE(none.time_checkpoint().has_value());
+}
+
+TEST(Trial, BatchesBoundedByLengthHoldAsManyOfTheLongestAsFit) {
+  const auto rows = [](const char* bound) {
+    return rows_at_once(*testing::make_job({"model.train_ds.batch_size=0", "model.train_ds.max_sequence_length=30",
+                                            std::string("model.train_ds.batch_tokens=") + bound}));
+  };
+  EXPECT_EQ(rows("100"), 3);
+  EXPECT_EQ(rows("20"), 1);
+  EXPECT_EQ(rows_at_once(*testing::make_job({"model.train_ds.batch_size=8"})), 8);
+}
+
 TEST(Summary, CountsParameters) {
   const auto task = testing::make_job({"model.features=8", "model.hidden=32"})->build_task();
   EXPECT_EQ(model_size(task->module()).parameters, 8 * 32 + 32 + 32 + 1);
