@@ -14,8 +14,8 @@ constexpr int kMostCombinePasses = 2;
 constexpr double kLostGuess = 0.9;
 constexpr int kNeighbourBlocks = 4;       // most blocks of a race on top of a best that is only a guess yet
 constexpr int kApartBlocks = 4;           // most blocks of a race of the best against itself without one part
-constexpr int kUsualBlocks = 3;           // most races on top of a best or of its parts are clear by then
-constexpr double kMostApartShare = 0.7;   // of what is left after the guess: more is not kept for them
+constexpr double kMostApartShare = 0.5;   // of what is left after the guess: kept for them
+constexpr double kLeastToKeep = 12;       // blocks left after the guess: with fewer, nothing is kept
 constexpr int kMostBlocks = 64;           // of a race that stays undecided
 constexpr double kLaterError = 0.4;       // of the level before, each time the undecided are raced again
 constexpr double kLeastPromising = -0.1;  // expected to lose more than this on top of the guess: later, if at all
@@ -86,6 +86,7 @@ std::optional<Trial> Search::next(double spent_seconds) {
       entries_[racing_].note = "the budget ended before this was decided";
       entries_[racing_].open = left_open(racing_);
     }
+    if (race_ && race_->blocks() >= 2 && stage_ == Stage::LeaveOneOut) entries_[racing_].removed = race_->estimate();
     race_.reset();
     for (Entry& entry : entries_) {
       if (entry.state == EntryState::Untried) entry.state = EntryState::OutOfBudget;
@@ -103,6 +104,7 @@ std::optional<Trial> Search::next(double spent_seconds) {
 void Search::report(std::optional<double> a_seconds, std::optional<double> b_seconds, const std::string& failure) {
   REDLINE_CHECK(race_.has_value(), "a result belongs to a trial that was asked for");
   ++blocks_;
+  timed_blocks_ += a_seconds && b_seconds;
   if (stage_ == Stage::Guess) {
     if (!a_seconds || !b_seconds) return fail_guess(failure);
     race_->add(*a_seconds, *b_seconds);
@@ -377,14 +379,14 @@ bool Search::start_guess() {
   return true;
 }
 
-// What each part of the best is worth is what a reader asks first, and a part that harms must go: the time for that is
-// kept, unless a budget is so short that next to nothing would be left for other values.
+// What each part of the best is worth is what a reader asks first, and a part that harms must go: some time is kept for
+// that, unless a budget is so short that the other values need it all.
 bool Search::must_take_apart() {
   const double left = options_.budget_seconds - spent_seconds_;
-  const double race = kUsualBlocks * (spent_seconds_ - begun_seconds_) / std::max(1, blocks_);
-  const double apart = options_.leave_one_out ? race * static_cast<double>(members_.size()) : 0;
-  if (!apart_kept_) apart_kept_ = apart <= kMostApartShare * left;
-  return *apart_kept_ && race + apart > left;
+  const double block = (spent_seconds_ - begun_seconds_) / std::max(1, timed_blocks_);
+  if (!kept_share_) kept_share_ = options_.leave_one_out && left >= kLeastToKeep * block ? kMostApartShare * left : 0;
+  const double apart = std::min(*kept_share_, kApartBlocks * block * static_cast<double>(members_.size()));
+  return apart > 0 && apart + kApartBlocks * block > left;
 }
 
 bool Search::start_neighbour() {
@@ -464,8 +466,10 @@ bool Search::start_combine() {
 
 void Search::begin_leave_one_out() {
   stage_ = Stage::LeaveOneOut;
-  apart_kept_ = false;
+  kept_share_ = 0;
   queue_ = options_.leave_one_out && members_.size() > 1 ? members_ : std::vector<size_t>();
+  std::stable_sort(queue_.begin(), queue_.end(),  // what is expected to matter most first
+                   [&](size_t a, size_t b) { return expected_without(a) < expected_without(b); });
   cursor_ = 0;
 }
 

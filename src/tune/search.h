@@ -143,12 +143,12 @@ class Search {
   std::optional<Race> race_;
   Trial trial_;
   size_t racing_ = 0;
-  int blocks_ = 0, combine_passes_ = 0;
+  int blocks_ = 0, timed_blocks_ = 0, combine_passes_ = 0;  // timed: those that did not fail
   double squares_ = 0, freedom_ = 0;
   double begun_seconds_ = 0, spent_seconds_ = 0;  // when the first block began, and now
   bool out_of_budget_ = false, changed_ = false, alone_done_ = false, leftovers_done_ = false, guess_undecided_ = false,
        single_guess_ = false, neighbours_wait_ = false;
-  std::optional<bool> apart_kept_;  // whether time to take the best apart is kept; not decided before the guess is
+  std::optional<double> kept_share_;  // seconds kept to take the best apart; not known before the guess is decided
 };
 
 }  // namespace redline::tune

@@ -214,11 +214,11 @@ TEST(Search, AShortBudgetTakesTheBestApartBeforeItsNeighboursMeetIt) {
   const auto met_best = [](const Search& search) {
     return std::count_if(search.entries().begin(), search.entries().end(), [](const Entry& e) { return e.on_top; });
   };
-  const Search brief = searched(3 + 4 + 2 * 3);
+  const Search brief = searched(3 + 4 + 2 * 4);
   EXPECT_TRUE(brief.entries()[0].removed && brief.entries()[1].removed);
   EXPECT_EQ(met_best(brief), 1);
   // Once it is taken apart, those that waited have their turn, and none twice.
-  const Search longer = searched(3 + 4 + 2 * 3 + 14);
+  const Search longer = searched(3 + 4 + 2 * 4 + 14);
   EXPECT_GE(met_best(longer), 4);
   EXPECT_EQ(setting_text(longer.best()), "batch=8, buckets=true, other 3=1");
   const Search long_enough = searched(400);
