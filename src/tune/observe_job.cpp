@@ -31,12 +31,13 @@ double time_first_steps(train::Trial& trial, std::optional<double> budget_second
   trial.run(1);  // cold
   std::vector<double> seconds;
   while (seconds.size() < kFirstSteps) {
-    for (const measure::StepRow& row : trial.run(1).rows) seconds.push_back(static_cast<double>(row.wall_ns) * 1e-9);
-    if (seconds.empty()) return 0;  // stopped
+    const auto rows = trial.run(1).rows;
+    if (rows.empty()) break;  // stopped
+    seconds.push_back(static_cast<double>(rows[0].wall_ns) * 1e-9);
     const double share = budget_seconds ? kStepsOfOneTrial * measure::median(seconds) / *budget_seconds : 0;
     if (seconds.size() % 2 == 1 && (share <= 1 || share > kFarTooSlow)) break;
   }
-  return measure::median(seconds);
+  return seconds.empty() ? 0 : measure::median(seconds);
 }
 
 // The limit holds for training the longest samples, the optimiser's state included. How many of them fit at once; as
