@@ -384,8 +384,9 @@ bool Search::start_guess() {
 bool Search::must_take_apart() {
   const double left = options_.budget_seconds - spent_seconds_;
   const double block = (spent_seconds_ - begun_seconds_) / std::max(1, timed_blocks_);
-  if (!kept_share_) kept_share_ = options_.leave_one_out && left >= kLeastToKeep * block ? kMostApartShare * left : 0;
-  const double apart = std::min(*kept_share_, kApartBlocks * block * static_cast<double>(members_.size()));
+  if (!kept_seconds_)
+    kept_seconds_ = options_.leave_one_out && left >= kLeastToKeep * block ? kMostApartShare * left : 0;
+  const double apart = std::min(*kept_seconds_, kApartBlocks * block * static_cast<double>(members_.size()));
   return apart > 0 && apart + kApartBlocks * block > left;
 }
 
@@ -466,7 +467,7 @@ bool Search::start_combine() {
 
 void Search::begin_leave_one_out() {
   stage_ = Stage::LeaveOneOut;
-  kept_share_ = 0;
+  kept_seconds_ = 0;
   queue_ = options_.leave_one_out && members_.size() > 1 ? members_ : std::vector<size_t>();
   std::stable_sort(queue_.begin(), queue_.end(),  // what is expected to matter most first
                    [&](size_t a, size_t b) { return expected_without(a) < expected_without(b); });

@@ -148,7 +148,7 @@ class Search {
   double begun_seconds_ = 0, spent_seconds_ = 0;  // when the first block began, and now
   bool out_of_budget_ = false, changed_ = false, alone_done_ = false, leftovers_done_ = false, guess_undecided_ = false,
        single_guess_ = false, neighbours_wait_ = false;
-  std::optional<double> kept_share_;  // seconds kept to take the best apart; not known before the guess is decided
+  std::optional<double> kept_seconds_;  // to take the best apart; not known before the guess is decided
 };
 
 }  // namespace redline::tune
