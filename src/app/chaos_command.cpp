@@ -8,6 +8,7 @@
 #include "app/command.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/own_folder.h"
 #include "core/strings.h"
 #include "train/chaos.h"
 
@@ -80,6 +81,8 @@ void run_command(const ChaosArguments& arguments, const CLI::App& command, const
   }
   request.varied = {{"model.train_ds.num_workers", {"0", "1", "2", "4"}},
                     {"model.train_ds.prefetch_factor", {"1", "2", "4"}}};
+  OwnFolder folder = OwnFolder::create(request.work_directory);
+  folder.keep();  // what is needed to understand a failure
   const train::ChaosResult result =
       train::run_chaos(request, [](const std::string& line) { log_info("chaos: " + line); });
   if (globals.json) {
@@ -87,7 +90,7 @@ void run_command(const ChaosArguments& arguments, const CLI::App& command, const
   } else {
     print_chaos(result);
   }
-  if (result.passed() && !arguments.keep) std::filesystem::remove_all(request.work_directory);
+  folder.keep(!result.passed() || arguments.keep);
   if (!result.passed()) {
     throw Error(ExitCode::Failure,
                 "The campaign failed; everything is kept in '" + printable(request.work_directory.string()) + "'.");

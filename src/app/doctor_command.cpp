@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/log.h"
+#include "core/own_folder.h"
 #include "device/machine.h"
 #include "device/rates.h"
 #include "measure/machine_json.h"
@@ -35,23 +36,13 @@ struct DoctorArguments {
 };
 
 // In memory where the machine has such a place: the self-test asks about injected faults, not about this disk's moods.
-class MemoryFolder {
- public:
-  MemoryFolder() {
-    std::string name = "/dev/shm/redline_selftest_XXXXXX";
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
+OwnFolder selftest_folder() {
+  try {
+    return OwnFolder::temporary("selftest", "/dev/shm");
+  } catch (const DiskError&) {  // no such place, or it is full
+    return OwnFolder::temporary("selftest");
   }
-  ~MemoryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  MemoryFolder(const MemoryFolder&) = delete;
-  MemoryFolder& operator=(const MemoryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
+}
 
 report::Page diagnose_record(const std::string& directory) {
   report::RunPart part;
@@ -96,7 +87,7 @@ void run_doctor(const DoctorArguments& arguments, const CLI::App& command, const
     task::Registry registry;
     models::register_all(registry);
     const MachineFacts machine = device::read_machine_facts();
-    const MemoryFolder scratch;
+    const OwnFolder scratch = selftest_folder();
     DoctorRuns runs(registry, selftest_source(registry, source, machine), machine, scratch.path());
     print_selftest(runs.selftest(arguments.block_steps), globals);
     return;

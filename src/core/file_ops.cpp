@@ -190,9 +190,9 @@ class PosixFileOps final : public FileOps {
     if (::rename(from.c_str(), to.c_str()) != 0) throw_disk_error("put in place", to, errno);
   }
 
-  void remove_all(const std::filesystem::path& path) override {
+  void remove(const std::filesystem::path& path) override {
     std::error_code code;
-    std::filesystem::remove_all(path, code);
+    std::filesystem::remove(path, code);
     if (code) throw_disk_error("remove", path, code.value());
   }
 
@@ -226,7 +226,7 @@ void write_file_atomic(const std::filesystem::path& path, const std::function<vo
     ops.rename(temporary, path);
   } catch (...) {
     try {
-      ops.remove_all(temporary);
+      ops.remove(temporary);
     } catch (const DiskError&) {  // the first error is the one to report
     }
     throw;

@@ -28,7 +28,7 @@ class FileOps {
   virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;  // truncates
   virtual void make_directory(const std::filesystem::path& path) = 0;                   // with parents
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
-  virtual void remove_all(const std::filesystem::path& path) = 0;
+  virtual void remove(const std::filesystem::path& path) = 0;  // a file or an empty directory; missing is fine
   virtual void sync_directory(const std::filesystem::path& path) = 0;
 };
 

@@ -116,7 +116,12 @@ TEST_F(FileOpsTest, DirectoriesAreMadeSyncedAndRemoved) {
   EXPECT_NE(disk_error([&] { ops.make_directory(folder_ / "a" / "file"); }), "no error");
   ops.rename(folder_ / "a", folder_ / "c");
   EXPECT_EQ(read_file(folder_ / "c" / "file"), "x");
-  ops.remove_all(folder_ / "c");
+  EXPECT_NE(disk_error([&] { ops.remove(folder_ / "c"); }), "no error") << "a folder with something in it stays";
+  EXPECT_EQ(read_file(folder_ / "c" / "file"), "x");
+  ops.remove(folder_ / "c" / "file");
+  ops.remove(folder_ / "c" / "file");  // missing is fine
+  ops.remove(folder_ / "c" / "b");
+  ops.remove(folder_ / "c");
   EXPECT_EQ(entries(), 0u);
   EXPECT_NE(disk_error([&] { ops.sync_directory(folder_ / "c"); }), "no error");
 }
@@ -187,7 +192,8 @@ TEST(MemoryFileOpsTest, DirectoriesMoveWithTheirContent) {
   EXPECT_TRUE(disk.after_crash(MemoryFileOps::Crash::LoseUnsynced).contains("a/b/x")) << "the rename was not synced";
   disk.sync_directory("a");
   EXPECT_TRUE(disk.after_crash(MemoryFileOps::Crash::LoseUnsynced).contains("a/c/x"));
-  disk.remove_all("a");
+  EXPECT_THROW(disk.remove("a"), DiskError);
+  for (const char* name : {"a/c/x", "a/c", "a"}) disk.remove(name);
   EXPECT_TRUE(disk.files().empty());
 }
 

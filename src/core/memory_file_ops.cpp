@@ -89,10 +89,14 @@ void MemoryFileOps::rename(const std::filesystem::path& from, const std::filesys
   for (auto& [name, inode] : moved) names_[name] = inode;
 }
 
-void MemoryFileOps::remove_all(const std::filesystem::path& path) {
+void MemoryFileOps::remove(const std::filesystem::path& path) {
   const std::string name = plain_path(path);
-  step("remove_all " + name);
-  std::erase_if(names_, [&](const auto& entry) { return entry.first == name || starts_with(entry.first, name + "/"); });
+  step("remove " + name);
+  for (const auto& [other, inode] : names_)
+    if (starts_with(other, name + "/") && other != name + "/")
+      throw DiskError("Cannot remove '" + name + "': Directory not empty.");
+  names_.erase(name);
+  names_.erase(name + "/");
 }
 
 // Makes the names inside durable: a directory holds names, not data.

@@ -30,7 +30,7 @@ class MemoryFileOps final : public FileOps {
   std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override;
   void make_directory(const std::filesystem::path& path) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
-  void remove_all(const std::filesystem::path& path) override;
+  void remove(const std::filesystem::path& path) override;
   void sync_directory(const std::filesystem::path& path) override;
 
   // The operation with this number (from 0) and, when `forever`, all later ones throw DiskError as a full disk does.

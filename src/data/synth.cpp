@@ -1,5 +1,7 @@
 #include "data/synth.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +18,8 @@
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/hash.h"
+#include "core/log.h"
+#include "core/own_folder.h"
 #include "core/strings.h"
 #include "data/synth_parts.h"
 
@@ -140,6 +144,45 @@ void make_item_folders(const fs::path& folder, int64_t count) {
 
 }  // namespace synth
 
+namespace {
+
+constexpr char kDraft[] = ".draft-";
+
+// Held while one process generates; a file system without locks is no reason to fail.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& path) {
+    posix_file_ops().make_directory(path.parent_path());
+    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    while (file_ >= 0 && ::flock(file_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock() {
+    if (file_ >= 0) ::close(file_);
+  }
+
+ private:
+  int file_ = -1;
+};
+
+// A folder of the right name without readable facts: ours is removed, anything else only moved out of the way.
+void put_aside_broken(const fs::path& folder) {
+  std::error_code code;
+  if (!fs::exists(folder, code)) return;
+  try {
+    remove_own_folder(folder);
+  } catch (const DiskError&) {
+    const fs::path kept = folder.string() + ".broken-" + std::to_string(::getpid());
+    fs::rename(folder, kept, code);
+    if (code) throw DiskError("'" + folder.string() + "' is broken and cannot be moved: " + code.message() + ".");
+    log_warning("'" + folder.string() + "' is not generated data; it is kept as '" + kept.string() + "'.");
+  }
+}
+
+}  // namespace
+
 SynthResult synthesize(const SynthConfig& config, const fs::path& out) {
   config.check();
   SynthConfig full = config;
@@ -162,18 +205,14 @@ SynthResult synthesize_cached(const SynthConfig& config, const fs::path& cache_r
   const fs::path folder = cache_root / (config.kind + "-" + hex64(hash64(identity(config))));
   SynthResult result;
   if (read_facts(folder, result)) return result;
-  const fs::path draft = folder.string() + ".draft-" + std::to_string(::getpid());
-  std::error_code code;
-  fs::remove_all(draft, code);
-  synthesize(config, draft);
-  fs::remove_all(folder, code);  // a broken one; a whole one was returned above
-  fs::rename(draft, folder, code);
-  if (code) {  // another process may have been faster
-    if (!read_facts(folder, result))
-      throw DiskError("'" + folder.string() + "' cannot be made: " + code.message() + ".");
-    fs::remove_all(draft, code);
-    return result;
-  }
+  // Jobs that start together wait here for the one that generates.
+  const FolderLock lock(folder.string() + ".lock");
+  if (read_facts(folder, result)) return result;
+  put_aside_broken(folder);
+  remove_abandoned_folders(cache_root, folder.filename().string() + kDraft);
+  OwnFolder draft = OwnFolder::create(folder.string() + kDraft + std::to_string(::getpid()));
+  synthesize(config, draft.path());
+  draft.publish(folder);  // false: another process was faster where locks do not work, and its data is the same
   if (!read_facts(folder, result))
     throw DiskError("The data generated in '" + folder.string() + "' cannot be read back.");
   return result;

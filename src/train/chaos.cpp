@@ -65,9 +65,9 @@ std::map<std::string, std::string> generation_hashes(const fs::path& run) {
 }
 
 // Disk operations of one save: a directory, create/write/sync of each file, manifest, two directory syncs and a rename,
-// then the removal of an old generation.
+// then the removal of an old generation file by file.
 int64_t operations_per_save(const fs::path& run) {
-  int64_t operations = 1 + 3 + 2 + 1 + 3;
+  int64_t operations = 1 + 3 + 2 + 1 + 7;
   if (const auto path = newest_generation(run)) {
     for (const FileDigest& file : read_manifest(*path).files)
       operations += 2 + static_cast<int64_t>(file.crc32c.size());

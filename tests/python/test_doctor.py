@@ -71,3 +71,33 @@ def test_a_job_that_fails_at_once(tmp_path):
 def test_usage(tmp_path, words):
     done = doctor(*words, *([] if not words else JOB), cwd=tmp_path)
     assert done.returncode == 2 and done.stdout == ""
+
+
+FULL_TMPDIR = """
+set -e
+mount -t tmpfs -o size=50m,nr_inodes=12 tmpfs "$1"
+for i in $(seq 11); do echo mine > "$1/$i"; done
+export TMPDIR="$1"; shift
+status=0; "$@" || status=$?
+ls "$TMPDIR" | wc -l
+exit $status
+"""
+
+
+@pytest.mark.parametrize("command", ["doctor", "race", "tune"])
+def test_a_full_temporary_folder_is_an_error_and_keeps_what_is_in_it(command, tmp_path):
+    full = tmp_path / "full"
+    full.mkdir()
+    words = {"doctor": [*JOB, "--steps", "2", "--blocks", "0"], "race": [*JOB, "--with", "trainer.log_every_n_steps=7", "--blocks", "1"], "tune": [*JOB, "--budget", "5s"]}[command]
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0:
+        prefix = ["unshare", "-m", "bash", "-c", FULL_TMPDIR, "bash", str(full)]
+        expected = "11"
+    else:  # not allowed to mount: a folder that may not be written to
+        (full / "1").write_text("mine")
+        full.chmod(0o555)
+        prefix = ["env", f"TMPDIR={full}", "bash", "-c", '"$@"; status=$?; ls "$TMPDIR" | wc -l; exit $status', "bash"]
+        expected = "1"
+    done = subprocess.run([*prefix, REDLINE, command, *map(str, words)], capture_output=True, text=True, cwd=tmp_path, timeout=120, stdin=subprocess.DEVNULL)
+    full.chmod(0o755)
+    assert done.stdout.split()[-1] == expected, done.stderr
+    assert done.returncode == 7 and str(full) in done.stderr and "TMPDIR" in done.stderr, done.stderr

@@ -93,3 +93,14 @@ def test_models_draw_only_from_the_context():
         if path.suffix in (".h", ".cpp") and not path.name.endswith("_test.cpp"):
             found = forbidden.search(re.sub(r"//.*", "", path.read_text()))
             assert not found, f"{path.relative_to(ROOT)}: {found.group(0)}"
+
+
+def test_only_one_place_removes_folders():
+    """Whole folders go only through core/own_folder, which looks for redline's mark; tests may clear what they made."""
+    forbidden = re.compile(r"\bremove_all\b|\brmtree\b|\bnftw\b|rm -rf")
+    assert forbidden.search("std::filesystem::remove_all(path, ignored);")
+    for path in [*sources(), *(ROOT / "python").rglob("*.py")]:
+        if path.name.endswith("_test.cpp") or "testing" in path.parts or re.search(r"testing|test_files|test_state|simulated_disk", path.name):
+            continue
+        found = forbidden.search(re.sub(r"//.*", "", path.read_text()))
+        assert not found, f"{path.relative_to(ROOT)}: {found.group(0)}"

@@ -135,7 +135,11 @@ void write_in_order(FileOps& ops, const fs::path& directory, int64_t step, const
   if (order.sync_files) last->sync();
   last->close();
   ops.sync_directory(temporary);
-  if (order.delete_first && step > 100) ops.remove_all(directory / generation_name(step - 100));
+  if (order.delete_first && step > 100) {
+    const fs::path before = directory / generation_name(step - 100);
+    for (const auto& entry : fs::directory_iterator(before)) ops.remove(entry.path());
+    ops.remove(before);
+  }
   ops.rename(temporary, directory / generation_name(step));
   if (order.sync_parent) ops.sync_directory(directory);
 }

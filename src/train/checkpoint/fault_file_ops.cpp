@@ -62,9 +62,9 @@ class FaultFileOps final : public FileOps {
     fault_point("put in place", to);
     inner_.rename(from, to);
   }
-  void remove_all(const std::filesystem::path& path) override {
+  void remove(const std::filesystem::path& path) override {
     fault_point("remove", path);
-    inner_.remove_all(path);
+    inner_.remove(path);
   }
   void sync_directory(const std::filesystem::path& path) override {
     fault_point("flush the directory", path);

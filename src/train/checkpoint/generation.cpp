@@ -30,9 +30,32 @@ std::string unique_suffix() {
   return std::to_string(::getpid()) + "-" + std::to_string(counter++);
 }
 
+std::vector<fs::path> entries_of(const fs::path& directory) {
+  std::vector<fs::path> found;
+  std::error_code code;
+  for (fs::directory_iterator it(directory, code), end; !code && it != end; it.increment(code))
+    found.push_back(it->path());
+  return found;
+}
+
+// The files a generation consists of, whole or half-written. A link to a folder is a name like any other.
+bool is_generation_file(const fs::path& path) {
+  const std::string name = path.filename().string();
+  for (const char* known : {kModelFile, kOptimizerFile, kStateFile, kManifestName})
+    if (name == known) return true;
+  return false;
+}
+
+// Not recursive: only the files that a save writes go, and then the directory when nothing else is in it.
+void remove_files(const fs::path& directory, FileOps& ops) {
+  for (const fs::path& path : entries_of(directory))
+    if (is_generation_file(path)) ops.remove(path);
+  ops.remove(directory);
+}
+
 void remove_quietly(const fs::path& path, FileOps& ops) {
   try {
-    ops.remove_all(path);
+    remove_files(path, ops);
   } catch (const DiskError&) {  // the disk is already failing; remove_leftovers tries again at the next start
   }
 }
@@ -155,11 +178,15 @@ uint64_t write_generation(const fs::path& directory, const GenerationHead& head,
 }
 
 void remove_generation(const fs::path& generation, FileOps& ops) {
+  for (const fs::path& path : entries_of(generation))
+    if (!is_generation_file(path))
+      throw DiskError("'" + printable(path.string()) +
+                      "' was not written by redline, so its checkpoint is kept; move it elsewhere.");
   const fs::path trash =
       generation.parent_path() / (kTrashPrefix + generation.filename().string() + "-" + unique_suffix());
   ops.rename(generation, trash);
   ops.sync_directory(generation.parent_path());
-  ops.remove_all(trash);
+  remove_files(trash, ops);
 }
 
 fs::path set_aside(const fs::path& generation, const std::string& prefix, FileOps& ops) {
@@ -172,13 +199,10 @@ fs::path set_aside(const fs::path& generation, const std::string& prefix, FileOp
 }
 
 void remove_leftovers(const fs::path& directory, FileOps& ops) {
-  std::vector<fs::path> found;
-  std::error_code code;
-  for (fs::directory_iterator it(directory, code), end; !code && it != end; it.increment(code)) {
-    const std::string name = it->path().filename().string();
-    if (starts_with(name, kTemporaryPrefix) || starts_with(name, kTrashPrefix)) found.push_back(it->path());
+  for (const fs::path& path : entries_of(directory)) {
+    const std::string name = path.filename().string();
+    if (starts_with(name, kTemporaryPrefix) || starts_with(name, kTrashPrefix)) remove_quietly(path, ops);
   }
-  for (const fs::path& path : found) remove_quietly(path, ops);
 }
 
 Manifest read_manifest(const fs::path& generation) {
@@ -218,11 +242,8 @@ VerifyReport verify_generation(const fs::path& generation, VerifyDepth depth) {
       report.damage.push_back({path, std::nullopt, error.what()});
     }
   }
-  std::error_code code;
-  for (fs::directory_iterator it(generation, code), end; !code && it != end; it.increment(code)) {
-    const std::string name = it->path().filename().string();
-    if (!known.contains(name)) report.extra.push_back(name);
-  }
+  for (const fs::path& path : entries_of(generation))
+    if (!known.contains(path.filename().string())) report.extra.push_back(path.filename().string());
   std::sort(report.extra.begin(), report.extra.end());
   return report;
 }

@@ -40,7 +40,7 @@ uint64_t write_generation(const std::filesystem::path& directory, const Generati
                           std::span<const GenerationFile> files, FileOps& ops);
 
 // First renamed to .trash-… and made durable, then deleted: a half-deleted generation never carries the name of a whole
-// one.
+// one. Throws DiskError, leaving it as it is, when a file that no save writes is in it.
 void remove_generation(const std::filesystem::path& generation, FileOps& ops);
 // Renamed to PREFIX-step-… (numbered when that exists); returns the new path.
 std::filesystem::path set_aside(const std::filesystem::path& generation, const std::string& prefix, FileOps& ops);

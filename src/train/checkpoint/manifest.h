@@ -16,6 +16,9 @@
 namespace redline::train {
 
 inline constexpr const char* kManifestName = "MANIFEST.json";
+inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
+inline constexpr const char* kStateFile = "state.json";
 inline constexpr int kManifestVersion = 1;
 
 struct FileDigest {

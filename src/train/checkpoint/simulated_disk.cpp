@@ -49,15 +49,9 @@ void RecordingFileOps::rename(const fs::path& from, const fs::path& to) {
   log_.push_back({DiskOp::Kind::Rename, inside(from), inside(to), -1, {}});
 }
 
-void RecordingFileOps::remove_all(const fs::path& path) {
-  std::vector<fs::path> victims;
-  if (fs::is_directory(path)) {
-    for (const auto& entry : fs::recursive_directory_iterator(path)) victims.push_back(entry.path());
-  }
-  std::reverse(victims.begin(), victims.end());
-  victims.push_back(path);
-  posix_file_ops().remove_all(path);
-  for (const fs::path& victim : victims) log_.push_back({DiskOp::Kind::Unlink, inside(victim), {}, -1, {}});
+void RecordingFileOps::remove(const fs::path& path) {
+  posix_file_ops().remove(path);
+  log_.push_back({DiskOp::Kind::Unlink, inside(path), {}, -1, {}});
 }
 
 void RecordingFileOps::sync_directory(const fs::path& path) {
@@ -281,7 +275,7 @@ std::unique_ptr<WritableFile> FailingFileOps::create(const fs::path& path) {
 }
 void FailingFileOps::make_directory(const fs::path& path) { step("make_directory"), inner_.make_directory(path); }
 void FailingFileOps::rename(const fs::path& from, const fs::path& to) { step("rename"), inner_.rename(from, to); }
-void FailingFileOps::remove_all(const fs::path& path) { step("remove"), inner_.remove_all(path); }
+void FailingFileOps::remove(const fs::path& path) { step("remove"), inner_.remove(path); }
 void FailingFileOps::sync_directory(const fs::path& path) { step("sync_directory"), inner_.sync_directory(path); }
 
 }  // namespace redline::train

@@ -29,15 +29,14 @@ struct DiskOp {
   }
 };
 
-// Passes everything on to the real disk below `root` and keeps the log. remove_all is recorded as the unlinks it
-// consists of.
+// Passes everything on to the real disk below `root` and keeps the log.
 class RecordingFileOps final : public FileOps {
  public:
   explicit RecordingFileOps(std::filesystem::path root) : root_(std::move(root)) {}
   std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override;
   void make_directory(const std::filesystem::path& path) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
-  void remove_all(const std::filesystem::path& path) override;
+  void remove(const std::filesystem::path& path) override;
   void sync_directory(const std::filesystem::path& path) override;
 
   const std::vector<DiskOp>& log() const { return log_; }
@@ -101,7 +100,7 @@ class FailingFileOps final : public FileOps {
   std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override;
   void make_directory(const std::filesystem::path& path) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
-  void remove_all(const std::filesystem::path& path) override;
+  void remove(const std::filesystem::path& path) override;
   void sync_directory(const std::filesystem::path& path) override;
 
  private:

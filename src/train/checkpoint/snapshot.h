@@ -56,8 +56,4 @@ class Snapshot {
 // The same files straight from the live tensors, for synchronous saves.
 std::vector<GenerationFile> live_files(const CheckpointState& state);
 
-inline constexpr const char* kModelFile = "model.safetensors";
-inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
-inline constexpr const char* kStateFile = "state.json";
-
 }  // namespace redline::train

@@ -117,7 +117,12 @@ struct CheckpointStore::Impl {
     }
     const RetentionPolicy policy{config.keep_last, config.save_top_k, config.max_keep_ckpts, config.mode == "min"};
     for (size_t i : generations_to_remove(items, policy)) {
-      remove_generation(paths[i], *ops);
+      try {
+        remove_generation(paths[i], *ops);
+      } catch (const DiskError& error) {  // the others still go
+        log_warning_once(std::string("An old checkpoint could not be removed: ") + error.what());
+        continue;
+      }
       emit("checkpoint.removed", {{"path", paths[i].string()}, {"step", items[i].step}});
     }
   }
@@ -164,11 +169,7 @@ struct CheckpointStore::Impl {
                               {"bytes", static_cast<int64_t>(bytes)},
                               {"stall_seconds", work.stall_seconds},
                               {"write_seconds", seconds}});
-    try {
-      apply_retention();
-    } catch (const DiskError& error) {
-      log_warning(std::string("An old checkpoint could not be removed: ") + error.what());
-    }
+    apply_retention();
   }
 
   // The rule for a generation that failed twice. Returns normally when training may go on.
@@ -358,6 +359,12 @@ void CheckpointStore::set_aside_after(int64_t step) {
     log_info("Checkpoint of step " + std::to_string(found) + " set aside: training goes on from step " +
              std::to_string(step) + ".");
   }
+}
+
+void CheckpointStore::forget() {
+  impl_->wait_for_writer();
+  for (const fs::path& path : generation_paths(impl_->directory)) remove_generation(path, *impl_->ops);
+  impl_->known_steps.clear();
 }
 
 const fs::path& CheckpointStore::directory() const { return impl_->directory; }

@@ -97,6 +97,8 @@ class CheckpointStore {
   // Before training on from an older generation: later ones are renamed to superseded-step-…, so that "newest" stays
   // true.
   void set_aside_after(int64_t step);
+  // Removes every generation: a trial that begins again from another state.
+  void forget();
 
   const std::filesystem::path& directory() const;
 

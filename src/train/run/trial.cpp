@@ -1,9 +1,8 @@
 #include "train/run/trial.h"
 
-#include <unistd.h>
-
 #include <fmt/format.h>
 
+#include "core/own_folder.h"
 #include "core/time.h"
 #include "device/memory.h"
 #include "device/threads.h"
@@ -38,16 +37,11 @@ class CollectingObserver : public LoopObserver {
   LoopObserver* next = nullptr;
 };
 
-std::filesystem::path temporary_folder() {
-  std::string name = (std::filesystem::temp_directory_path() / "redline_trial_XXXXXX").string();
-  return mkdtemp(name.data()) != nullptr ? std::filesystem::path(name) : std::filesystem::temp_directory_path();
-}
-
 }  // namespace
 
 struct Trial::Impl {
+  std::optional<OwnFolder> own_scratch;  // declared first: everything that writes there is gone before it
   std::filesystem::path scratch;
-  bool owns_scratch = false;
   std::unique_ptr<Job> job;
   std::unique_ptr<task::Task> task;
   std::unique_ptr<data::Loader> train, validation;
@@ -80,20 +74,13 @@ struct Trial::Impl {
     observer.next = listening ? recorder.get() : nullptr;
   }
 
-  void forget_checkpoints() {
-    store->wait();
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(store->directory(), ignored))
-      std::filesystem::remove_all(entry.path(), ignored);
-  }
+  void forget_checkpoints() { store->forget(); }
 
   ~Impl() {
     trainer.reset();
     recorder.reset();
     store.reset();
     writer.reset();
-    std::error_code ignored;
-    if (owns_scratch) std::filesystem::remove_all(scratch, ignored);
   }
 };
 
@@ -118,8 +105,8 @@ Trial::Trial(const task::Registry& registry, const config::RequestSource& source
   }
   const bool writes = options.log || options.monitor || options.checkpoint;
   if (writes) {
-    m.owns_scratch = options.scratch.empty();
-    m.scratch = m.owns_scratch ? temporary_folder() : options.scratch;
+    if (options.scratch.empty()) m.own_scratch.emplace(OwnFolder::temporary("trial"));
+    m.scratch = m.own_scratch ? m.own_scratch->path() : options.scratch;
     settings.plot_directory = (m.scratch / "plots").string();
   }
   if (options.log) m.open_record();
