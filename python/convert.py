@@ -1,9 +1,11 @@
 """Torch checkpoints to and from safetensors, in a process of its own.
 
-`redline convert` starts this in a child without network and reads the result with its own checked reader: a pickle, even one loaded
-with weights_only=True, never comes near the training process. Only tensors are taken out; anything else is listed and left behind.
+`redline convert` starts this in a child without network, with bounded memory, and reads the result with its own checked reader: a pickle,
+even one loaded with weights_only=True, never comes near the training process. Only tensors are taken out; anything else is listed and left
+behind. Sizes are checked before anything of that size is made: a small file may claim or unpack to a very large one.
 """
 import argparse
+import errno
 import io
 import json
 import os
@@ -22,18 +24,32 @@ def fail(message):
     sys.exit("convert: " + message)
 
 
+def is_memory_error(error):
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error) or "not enough memory" in str(error)
+
+
+def check_size(what, size, most):
+    if size > most:
+        fail(f"{what} has {size:,} bytes, over the limit of {most:,}. If that is what it should have, give --memory (four times that size)")
+
+
 def load_pickle(source, what):
     try:
         return torch.load(source, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds; all mean the same to the user
+        if is_memory_error(error):
+            raise
         fail(f"{what} cannot be loaded with weights_only=True: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
 
 
-def open_nemo(path, config_out):
+def open_nemo(path, config_out, most):
     """The weights and (to config_out) the YAML of a .nemo file: a tar, read member by member, never extracted."""
-    weights = None
+    weights, total = None, 0
     with tarfile.open(path, "r:*") as archive:
         for member in archive:
+            # Going on to the next member unpacks this one, so its size counts also when it is passed over.
+            total += member.size
+            check_size(f"{path}, unpacked as far as {member.name},", total, most)
             name = os.path.basename(member.name)
             if not member.isfile():
                 continue
@@ -72,13 +88,15 @@ def import_file(arguments):
     if not os.path.isfile(arguments.source):
         fail(f"there is no file {arguments.source}")
     if tarfile.is_tarfile(arguments.source) and arguments.source.endswith(".nemo"):
-        loaded = open_nemo(arguments.source, arguments.config_out)
+        loaded = open_nemo(arguments.source, arguments.config_out, arguments.most_bytes)
     else:
         loaded = load_pickle(arguments.source, arguments.source)
     state = find_state_dict(loaded, arguments.key, arguments.source)
-    tensors, skipped = {}, []
+    tensors, skipped, total = {}, [], 0
     for name, value in state.items():
         if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized:
+            total += value.numel() * value.element_size()  # a view may claim far more than it stores
+            check_size(f"{arguments.source}, its tensors as far as {name},", total, arguments.most_bytes)
             tensors[str(name)] = value.detach().contiguous().clone()  # tied weights become separate: the format has no sharing
         else:
             skipped.append(str(name))
@@ -99,6 +117,8 @@ def export_file(arguments):
     torch.save(tensors, weights)
     with open(arguments.config, "rb") as file:
         config = file.read(CONFIG_LIMIT_BYTES + 1)
+    if len(config) > CONFIG_LIMIT_BYTES:
+        fail(f"{arguments.config} is larger than the limit of {CONFIG_LIMIT_BYTES} bytes for a config")
     with tarfile.open(arguments.target, "w") as archive:
         for name, content in (("./model_config.yaml", config), ("./model_weights.ckpt", weights.getvalue())):
             info = tarfile.TarInfo(name)
@@ -118,8 +138,17 @@ def main():
     exporter.add_argument("source")
     exporter.add_argument("target")
     exporter.add_argument("--config", default="")
+    for command in (importer, exporter):
+        command.add_argument("--most-bytes", type=int, required=True)
     arguments = parser.parse_args()
-    import_file(arguments) if arguments.command == "import" else export_file(arguments)
+    try:
+        import_file(arguments) if arguments.command == "import" else export_file(arguments)
+    except Exception as error:
+        if is_memory_error(error):
+            fail(f"{arguments.source} needs more memory than the limit of {4 * arguments.most_bytes:,} bytes; give more with --memory")
+        if getattr(error, "errno", None) == errno.EFBIG or "File too large" in str(error):
+            fail(f"the result of {arguments.source} is larger than the limit of {4 * arguments.most_bytes:,} bytes; give more with --memory")
+        fail(f"{arguments.source} cannot be converted: {type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

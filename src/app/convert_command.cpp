@@ -15,10 +15,12 @@ void add_convert_command(CLI::App& program, const Globals& globals);
 
 namespace {
 
+constexpr uint64_t kLeastMemory = uint64_t{512} << 20;
+
 struct ConvertArguments {
   std::vector<std::string> words, renames;
   train::ConvertRequest request;
-  std::string config;
+  std::string config, memory, timeout;
 };
 
 train::ConvertRequest convert_request(const ConvertArguments& arguments) {
@@ -36,6 +38,21 @@ train::ConvertRequest convert_request(const ConvertArguments& arguments) {
   request.source = words[0];
   request.target = words[1];
   request.config = arguments.config;
+  if (!arguments.memory.empty()) {
+    const auto bytes = parse_bytes(arguments.memory);
+    if (!bytes || *bytes == 0 || *bytes > static_cast<uint64_t>(INT64_MAX))
+      throw ConfigError("--memory takes a size such as 8GiB, not '" + printable(arguments.memory) + "'.");
+    if (*bytes < kLeastMemory)
+      throw ConfigError("--memory is " + printable(arguments.memory) + "; expected " + format_bytes(kLeastMemory) +
+                        " or more, because Python and PyTorch alone take a part of it.");
+    request.memory_bytes = static_cast<int64_t>(*bytes);
+  }
+  if (!arguments.timeout.empty()) {
+    const auto seconds = parse_seconds(arguments.timeout);
+    if (!seconds || !(*seconds > 0))
+      throw ConfigError("--timeout takes a time such as 30m, not '" + printable(arguments.timeout) + "'.");
+    request.timeout_seconds = *seconds;
+  }
   for (const std::string& rename : arguments.renames) {
     const size_t equals = rename.find('=');
     if (equals == std::string::npos)
@@ -60,6 +77,13 @@ void add_convert_command(CLI::App& program, const Globals& globals) {
                       "FROM=TO, e.g. module.= ; may be repeated, the first that fits is used");
   command->add_option("--dtype", arguments->request.dtype, "Type of floating tensors in OUT: F32, F16, BF16, F64");
   command->add_option("--config", arguments->config, "model_config.yaml to put into a .nemo file");
+  command->add_option("--memory", arguments->memory,
+                      "Most memory for reading or writing a torch file, e.g. 8GiB; default: eight times its size, at "
+                      "least 2 GiB");
+  command->add_option("--timeout", arguments->timeout,
+                      "Longest time for a torch file, e.g. 30m; default: ten minutes and more for large files");
+  command->add_flag("--allow-network", arguments->request.allow_network,
+                    "Convert torch files also where the machine cannot cut off the converter's network");
   command->add_flag("--ema", arguments->request.ema, "Of a checkpoint: the averaged weights");
   command->callback([arguments, &globals] {
     const train::ConvertRequest request = convert_request(*arguments);

@@ -5,6 +5,7 @@
 #include "device/machine.h"
 #include "models/register.h"
 #include "train/job/job.h"
+#include "train/run/training_run.h"
 
 namespace redline::app {
 
@@ -59,7 +60,7 @@ DataJob read_data_job(const DataArguments& arguments, const CLI::App& command) {
   train::JobOptions options;
   options.measure_rates = false;
   const auto job = train::Job::read(registry, source, device::read_machine_facts(), options);
-  const auto task = job->build_task();
+  const auto task = train::build_within_limit(*job);
   DataJob result;
   result.dataset = arguments.validation ? job->validation_ds() : job->train_ds();
   if (!result.dataset.given())

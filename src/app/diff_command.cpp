@@ -69,14 +69,14 @@ void print_diff(const train::DiffResult& result) {
   for (size_t i = 0; i < std::min(kShown, result.tensors.size()); ++i) {
     const train::TensorDifference& one = result.tensors[i];
     fmt::print("{} {} {}: {}", i == 0 ? "first different tensor:" : "                       ", one.part,
-               printable(one.name), one.what);
+               printable(one.name), printable(one.what));
     if (one.what == "values")
       fmt::print(", {} of {} elements, largest difference {:.3g}", one.elements, one.total, one.largest);
     fmt::print("\n");
   }
   if (result.tensors.size() > kShown) fmt::print("... and {} more\n", result.tensors.size() - kShown);
   if (result.state_different) fmt::print("state.json differs\n");
-  for (const std::string& line : result.config) fmt::print("config  {}\n", line);
+  for (const std::string& line : result.config) fmt::print("config  {}\n", printable(line));
 }
 
 }  // namespace

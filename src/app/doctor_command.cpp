@@ -13,6 +13,7 @@
 #include "core/file_ops.h"
 #include "core/log.h"
 #include "core/own_folder.h"
+#include "core/strings.h"
 #include "device/machine.h"
 #include "device/rates.h"
 #include "measure/machine_json.h"
@@ -95,7 +96,8 @@ void run_doctor(const DoctorArguments& arguments, const CLI::App& command, const
   const report::Page page = std::filesystem::is_directory(*source.file) ? diagnose_record(source.file->string())
                                                                         : diagnose_job(arguments, source);
   if (!arguments.html.empty()) write_file_atomic(arguments.html, report::render_html(page));
-  const std::string text = globals.json ? report::render_json(page) : report::render_text(page, terminal_width());
+  const std::string text =
+      globals.json ? report::render_json(page) : printable_lines(report::render_text(page, terminal_width()));
   std::fputs(text.c_str(), stdout);
 }
 

@@ -5,6 +5,7 @@
 
 #include "app/command.h"
 #include "core/error.h"
+#include "core/strings.h"
 #include "device/machine.h"
 #include "models/register.h"
 #include "train/job/weights.h"
@@ -41,7 +42,7 @@ void run_eval(const EvalArguments& arguments, const CLI::App& command, const Glo
     fmt::print("{}\n", json.dump(1));
     return;
   }
-  fmt::print("{} (step {}), {} samples\n", weights.path.string(), weights.step, result.samples);
+  fmt::print("{} (step {}), {} samples\n", printable(weights.path.string()), weights.step, result.samples);
   for (const auto& [name, value] : result.metrics) fmt::print("  {:<32} {:.6g}\n", name, value);
 }
 

@@ -101,7 +101,7 @@ void print_table(const MachineAnswer& answer) {
                printable(answer.disk->filesystem), answer.disk->how);
   }
   fmt::print("\nIn words\n");
-  for (const std::string& sentence : answer.words) fmt::print("- {}\n", sentence);
+  for (const std::string& sentence : answer.words) fmt::print("- {}\n", printable(sentence));
   for (const std::string& note : answer.notes) fmt::print("- {}\n", printable(note));
 }
 

@@ -1,5 +1,7 @@
 // redline: parses the command line, runs one command, and maps what was thrown to an exit code. The only catch in the
 // program.
+#include <c10/util/Exception.h>
+
 #include <cstdio>
 #include <exception>
 
@@ -72,6 +74,10 @@ int main(int argc, char** argv) {
   } catch (const Error& error) {
     log_error(error.what());
     return static_cast<int>(error.code());
+  } catch (const c10::OutOfMemoryError& error) {
+    log_error(std::string("Out of memory for tensors (") + error.what_without_backtrace() +
+              "). Use smaller batches or a smaller model, or raise trainer.memory_limit where there is more.");
+    return static_cast<int>(ExitCode::OutOfMemory);
   } catch (const std::bad_alloc&) {
     log_error(
         "Out of memory outside the tensors redline accounts for; lower num_workers, prefetch_factor or "

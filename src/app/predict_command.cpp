@@ -49,7 +49,7 @@ void run_predict(const PredictArguments& arguments, const CLI::App& command, con
   models::register_all(registry);
   const MachineFacts machine = device::read_machine_facts();
   const auto first = train::read_run_job(registry, arguments.run, command.remaining(), machine);
-  std::vector<std::string> overrides = data_overrides(*first->build_task(), arguments.data);
+  std::vector<std::string> overrides = data_overrides(*train::build_within_limit(*first), arguments.data);
   overrides.insert(overrides.end(), command.remaining().begin(), command.remaining().end());
   const auto job = train::read_run_job(registry, arguments.run, overrides, machine);
   train::prepare_process(*job);
@@ -71,7 +71,7 @@ void run_predict(const PredictArguments& arguments, const CLI::App& command, con
                            .dump(1));
     return;
   }
-  fmt::print("{} samples -> {}\n", predictions.sample_ids.size(), arguments.out);
+  fmt::print("{} samples -> {}\n", predictions.sample_ids.size(), printable(arguments.out));
   for (const auto& [name, tensor] : predictions.outputs)
     fmt::print("  {:<24} [{}]\n", name, fmt::join(tensor.sizes(), ", "));
 }

@@ -42,7 +42,8 @@ void print_page(const report::Page& page, const Globals& globals, const std::str
     write_file_atomic(html, report::render_html(page));
     log_info("The report is in '" + html + "'.");
   }
-  const std::string text = globals.json ? report::render_json(page) : report::render_text(page, terminal_width());
+  const std::string text =
+      globals.json ? report::render_json(page) : printable_lines(report::render_text(page, terminal_width()));
   std::fputs(text.c_str(), stdout);
 }
 

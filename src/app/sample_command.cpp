@@ -5,6 +5,7 @@
 
 #include "app/command.h"
 #include "core/error.h"
+#include "core/strings.h"
 #include "data/loader.h"
 #include "device/machine.h"
 #include "models/register.h"
@@ -106,7 +107,8 @@ void run_sample(const SampleArguments& arguments, const CLI::App& command, const
     fmt::print("{}\n", answer.dump(1));
     return;
   }
-  fmt::print("{} (step {})\nFrom the prior:\n", answer["checkpoint"].get<std::string>(), answer["step"].get<int64_t>());
+  fmt::print("{} (step {})\nFrom the prior:\n", printable(answer["checkpoint"].get<std::string>()),
+             answer["step"].get<int64_t>());
   for (const nlohmann::json& made : answer["prior"]) fmt::print("  {}\n", made.dump());
   fmt::print("Validation sequences and their reconstructions:\n");
   for (const nlohmann::json& pair : answer["reconstructions"])

@@ -2,6 +2,7 @@
 // redline race CONFIG --with "a=1 b=2" ...: named settings of a job in turns against the job as it is.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
@@ -36,9 +37,9 @@ std::string tuned_recipe(const task::Registry& registry, const config::RequestSo
   const auto job =
       train::Job::read(registry, tuned_source(source, result), device::read_machine_facts(), {true, false});
   std::string head = "# Written by `redline tune`; a normal recipe: redline train THIS_FILE\n";
-  head += fmt::format("# from {} on {} ({})\n", source.file ? source.file->string() : "flags", result.card.created,
-                      result.card.fingerprint.machine);
-  head += "# " + tune_summary(result) + "\n";
+  head += fmt::format("# from {} on {} ({})\n", source.file ? printable(source.file->string()) : "flags",
+                      printable(result.card.created), printable(result.card.fingerprint.machine));
+  head += "# " + printable(tune_summary(result)) + "\n";
   if (result.card.certificate)
     head += fmt::format("# certificate: {}. {}\n", measure::certificate_kind_name(result.card.certificate->kind),
                         printable(result.card.certificate->reason));
@@ -58,7 +59,8 @@ void print_result(const tune::TuneResult& result, const std::string& recipe, con
     return;
   }
   fmt::print("{}\n\n{}\nThe tuned recipe is {} (card: {}).\n", printable(tune_summary(result)),
-             report::tuned_text(result.card, terminal_width()), recipe, result.card_path.string());
+             printable_lines(report::tuned_text(result.card, terminal_width())), printable(recipe),
+             printable(result.card_path.string()));
 }
 
 void run_tune(const TuneCommandArguments& arguments, const CLI::App& command, const Globals& globals) {
@@ -128,6 +130,8 @@ void run_race(const RaceArguments& arguments, const CLI::App& command, const Glo
     json["settings"].push_back(one);
   }
   if (globals.json) fmt::print("{}\n", json.dump());
+  if (std::all_of(rows.begin(), rows.end(), [](const tune::RaceRow& row) { return row.mine.empty(); }))
+    throw Error(ExitCode::Failure, "None of the settings could be raced; the reason of each is above.");
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ void print_verify(const train::VerifyResult& result) {
   for (const train::VerifiedItem& item : result.items) {
     fmt::print("{}  {}  {} tensors, {}\n", item.whole() ? "whole  " : "DAMAGED", printable(item.path.string()),
                item.tensors, format_bytes(item.bytes));
-    for (const train::Damage& damage : item.damage) fmt::print("         {}\n", damage.sentence());
+    for (const train::Damage& damage : item.damage) fmt::print("         {}\n", printable(damage.sentence()));
     for (const std::string& name : item.not_finite) fmt::print("         holds NaN or infinity: {}\n", printable(name));
     for (const std::string& name : item.extra) fmt::print("         not in the manifest: {}\n", printable(name));
   }

@@ -20,6 +20,8 @@ std::string to_lower(std::string_view text);
 // Control characters (C0, DEL, C1, also as UTF-8) become \xNN, so do invalid UTF-8 bytes and the marks that reorder
 // text (U+202E and its kin): file names and configs are not trusted.
 std::string printable(std::string_view text);
+// The same for a whole page: line ends stay.
+std::string printable_lines(std::string_view text);
 
 // Insertions, deletions, substitutions and swaps of neighbours (optimal string alignment) that turn one word into the
 // other.

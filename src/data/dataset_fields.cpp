@@ -31,14 +31,17 @@ void add_source_rows(Table& t) {
   t.add("data_root", &D::data_root, "Folder that named files must lie in; empty is the manifest's own folder.");
 }
 
+// Of a batch: far above any that fits, and its products stay within 64 bits.
+constexpr double kMostSamples = 1 << 24;
+
 void add_batch_rows(Table& t, bool training) {
   auto batch =
       t.add("batch_size", &D::batch_size, "Samples of a batch; also the group whose samples augmentation mixes.");
-  batch.at_least(0).effect(Effect::Optimisation).tunable().alias("samples_per_gpu");
+  batch.range(0, kMostSamples).effect(Effect::Optimisation).tunable().alias("samples_per_gpu");
   if (training) batch.flag("batch_size").alias(".data.samples_per_gpu");
   t.add("micro_batch_size", &D::micro_batch_size,
         "Samples computed at once on a rank; auto is batch_size. Splits a step, never changes it.")
-      .at_least(0)
+      .range(0, kMostSamples)
       .effect(Effect::Nothing)
       .tunable();
   t.add("shuffle", &D::shuffle, "Draw a new order each epoch.").effect(Effect::Order);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/file_ops.h"
@@ -54,6 +56,64 @@ TEST(ChildProcess, FailureSpeaks) {
   }
   options.arguments = {"/no/such/program"};
   EXPECT_THROW(run_child(options, "x"), DeviceError);
+}
+
+// While SIGCHLD is ignored, as a parent may leave it to us, the kernel keeps no exit codes.
+TEST(ChildProcess, FailureIsSeenWhileSigchldIsIgnored) {
+  const auto before = ::signal(SIGCHLD, SIG_IGN);
+  ChildOptions options;
+  options.arguments = {"sh", "-c", "exit 3"};
+  EXPECT_EQ(ChildProcess(options).wait()->exit_code, 3);
+  ::signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(ChildProcess(options).wait(20)->exit_code, 3);
+  ::signal(SIGCHLD, SIG_IGN);
+  EXPECT_THROW(run_child(options, "x"), DeviceError);
+  ::signal(SIGCHLD, before);
+}
+
+TEST(ChildProcess, AnUnknownEndIsNoSuccess) {
+  ChildOptions options;
+  options.arguments = {"true"};
+  EXPECT_EQ(ChildProcess(options).wait()->exit_code, 0);  // control
+  for (const double seconds : {-1.0, 5.0}) {
+    ChildProcess child(options);
+    ASSERT_EQ(::waitpid(child.pid(), nullptr, 0), child.pid());
+    EXPECT_EQ(child.wait(seconds)->exit_code, -1);
+  }
+}
+
+TEST(ChildProcess, ASealedChildHasNothingOfOurs) {
+  test::ScratchDirectory scratch;
+  ::setenv("REDLINE_TEST_SECRET", "word", 1);
+  ChildOptions options;
+  options.arguments = {"sh", "-c",
+                       "echo \"[$REDLINE_TEST_SECRET]\"; echo \"[$WORD]\"; ulimit -d; cat; exec sleep 1000"};
+  options.environment = {{"WORD", "hello"}};
+  options.output = scratch / "log";
+  options.seal = ChildSeal{int64_t{1} << 30, int64_t{1} << 20, false};
+  {
+    ChildProcess child(options);
+    EXPECT_EQ(::getsid(child.pid()), child.pid());
+    EXPECT_FALSE(child.wait(0.3).has_value());
+  }
+  EXPECT_EQ(read_file(scratch / "log"), "[]\n[hello]\n1048576\n");
+  options.arguments = {"sh", "-c", "head -c 2000000 /dev/zero >\"$WORD\""};
+  options.environment = {{"WORD", (scratch / "large").string()}};
+  EXPECT_NE(ChildProcess(options).wait()->exit_code, 0);
+  EXPECT_LE(std::filesystem::file_size(scratch / "large"), 1U << 20);
+  ::unsetenv("REDLINE_TEST_SECRET");
+}
+
+TEST(ChildProcess, ATimeLimitSpeaks) {
+  ChildOptions options;
+  options.arguments = {"sleep", "1000"};
+  options.seal = ChildSeal{};
+  try {
+    run_child(options, "The helper", 0.05);
+    FAIL();
+  } catch (const DeviceError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("The helper did not end within"));
+  }
 }
 
 TEST(SampleLog, SurvivesTornLinesAndLaterRowsWin) {

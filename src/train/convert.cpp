@@ -44,13 +44,22 @@ class TemporaryFile {
   fs::path path_;
 };
 
-std::string run_python(std::vector<std::string> arguments, const fs::path& log, const std::string& what) {
+// Loading, copying and writing hold a tensor up to four times.
+constexpr int64_t kCopies = 4;
+
+std::string run_python(const ConvertRequest& request, std::vector<std::string> arguments, const fs::path& log,
+                       const fs::path& reads, const std::string& what) {
+  const auto size = static_cast<int64_t>(fs::file_size(reads));
+  const int64_t memory =
+      request.memory_bytes > 0 ? request.memory_bytes : std::max(int64_t{2} << 30, 2 * kCopies * size);
   ChildOptions options;
-  options.arguments = {python_program(), "-I", python_script("convert.py").string()};
+  options.arguments = {python_program(), "-I", "-B", python_script("convert.py").string()};
   options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
+  options.arguments.insert(options.arguments.end(), {"--most-bytes", std::to_string(memory / kCopies)});
   options.output = log;
-  options.no_network = true;
-  run_child(options, what);
+  options.seal = {memory, memory, request.allow_network};
+  run_child(options, what,
+            request.timeout_seconds > 0 ? request.timeout_seconds : 600 + static_cast<double>(size) / 20e6);
   return read_file(log, size_t{1} << 20);
 }
 
@@ -61,7 +70,8 @@ NamedTensors import_torch_file(const ConvertRequest& request, ConvertReport& rep
   if (!request.key.empty()) arguments.insert(arguments.end(), {"--key", request.key});
   if (request.source.extension() == ".nemo")
     arguments.insert(arguments.end(), {"--config-out", config.path().string()});
-  const std::string said = run_python(arguments, log.path(), "Reading '" + printable(request.source.string()) + "'");
+  const std::string said = run_python(request, arguments, log.path(), request.source,
+                                      "Reading '" + printable(request.source.string()) + "'");
   const std::string text = trim(said);
   const auto answer =
       nlohmann::json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);  // the last line; npos + 1 is 0
@@ -127,17 +137,23 @@ void write_target(const ConvertRequest& request, const NamedTensors& tensors) {
   write_safetensors_atomic(plain.path(), tensors);
   std::vector<std::string> arguments = {"export", plain.path().string(), written.path().string()};
   if (!request.config.empty()) arguments.insert(arguments.end(), {"--config", fs::absolute(request.config).string()});
-  run_python(arguments, log.path(), "Writing '" + printable(request.target.string()) + "'");
+  run_python(request, arguments, log.path(), plain.path(), "Writing '" + printable(request.target.string()) + "'");
   posix_file_ops().rename(written.path(), request.target);
 }
 
 }  // namespace
 
 std::string python_program() {
-  if (const char* chosen = std::getenv("REDLINE_PYTHON"); chosen != nullptr && *chosen != '\0') return chosen;
+  std::string program = "python3";
   const fs::path project = fs::path(REDLINE_SOURCE_DIR) / ".venv" / "bin" / "python";
   std::error_code code;
-  return fs::exists(project, code) ? project.string() : "python3";
+  if (fs::exists(project, code)) program = project.string();
+  if (const char* chosen = std::getenv("REDLINE_PYTHON"); chosen != nullptr && *chosen != '\0') program = chosen;
+  if (program.find('/') != std::string::npos) return program;
+  const char* path = std::getenv("PATH");
+  for (const std::string& folder : split(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin", ':'))
+    if (::access((fs::path(folder) / program).c_str(), X_OK) == 0) return (fs::path(folder) / program).string();
+  return program;
 }
 
 fs::path python_script(const std::string& name) {

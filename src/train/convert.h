@@ -22,6 +22,11 @@ struct ConvertRequest {
       rename_prefixes;  // "module." -> ""; the first that fits a name is applied
   std::string dtype;    // "F32", "F16", "BF16": floating tensors are converted; empty: as they are
   bool ema = false;     // of a checkpoint: the averaged weights instead of the last ones
+  // Of the child that handles torch files. 0: from the size of what it reads (eight times, at least 2 GiB; ten minutes
+  // and a second for each 20 MB).
+  int64_t memory_bytes = 0;
+  double timeout_seconds = 0;
+  bool allow_network = false;  // convert also where the child's network cannot be cut off
 };
 
 struct ConvertReport {
@@ -33,8 +38,8 @@ struct ConvertReport {
 // Throws CheckpointError, ConfigError or DeviceError; the target appears whole or not at all.
 ConvertReport convert_weights(const ConvertRequest& request);
 
-// The interpreter and script: REDLINE_PYTHON, else the project's .venv, else python3; REDLINE_PYTHON_DIR, else beside
-// the program or in the source tree it was built from.
+// The interpreter and script: REDLINE_PYTHON, else the project's .venv, else python3, with its whole path (the child
+// does not get our PATH); REDLINE_PYTHON_DIR, else beside the program or in the source tree it was built from.
 std::string python_program();
 std::filesystem::path python_script(const std::string& name);
 

@@ -1,6 +1,6 @@
 # What must survive a crash: safetensors, checkpoint generations, verify, diff, convert, and the crash-state harness.
 list(APPEND TRAIN_SOURCES
-  chaos.cpp child_process.cpp convert.cpp diff.cpp safetensors.cpp safetensors_header.cpp safetensors_header_text.cpp verify.cpp
+  chaos.cpp child_process.cpp child_seal.cpp convert.cpp diff.cpp safetensors.cpp safetensors_header.cpp safetensors_header_text.cpp verify.cpp
   checkpoint/block_reader.cpp checkpoint/fault_file_ops.cpp checkpoint/generation.cpp checkpoint/interval.cpp checkpoint/loading.cpp
   checkpoint/manifest.cpp checkpoint/options.cpp checkpoint/retention.cpp checkpoint/sample_log.cpp
   checkpoint/snapshot.cpp checkpoint/store.cpp)

@@ -10,6 +10,7 @@
 #include "core/strings.h"
 #include "data/build_loader.h"
 #include "data/plan_stats.h"
+#include "tune/companions.h"
 
 namespace redline::tune {
 
@@ -60,10 +61,65 @@ std::filesystem::path card_path(const train::Job& job, const measure::TuneFinger
   return std::filesystem::path(job.train_ds().cache_dir) / "tune" / (hex64(hash64(key)) + ".json");
 }
 
+Setting card_setting(const measure::TuneCard& card) {
+  Setting values;
+  for (const auto& [path, value] : card.values) values[path] = value;
+  return values;
+}
+
+namespace {
+
+// As the candidates ask for it: rounding needs no word, another precision does.
+std::string consent_missing(const std::string& path, config::Effect effect, const Allow& allow) {
+  if (effect >= config::Effect::Optimisation && !allow.optimisation) return "optimisation";
+  if (effect == config::Effect::Order && !allow.order) return "order";
+  const bool precision = path == "trainer.precision" || path == "model.train_ds.decode";
+  return precision && !allow.numerics ? "numerics" : "";
+}
+
+// What moves along with the batch and the precision that `values` set; nullopt when the batch is no number.
+std::optional<Setting> companions_of(const JobView& view, const Setting& values) {
+  Setting batch;
+  for (const char* path : {kBatchPath, kAccumulatePath}) {
+    const auto found = values.find(path);
+    if (found == values.end()) continue;
+    const auto number = parse_int(found->second);
+    if (!number || *number < 1 || *number > INT32_MAX) return std::nullopt;
+    batch.insert(*found);
+  }
+  Setting all = with_companions(view, batch);
+  if (values.count("trainer.precision") != 0) all["trainer.precision_strict"] = "true";
+  return all;
+}
+
+}  // namespace
+
+std::string setting_refusal(const train::Job& job, const JobView& view, const Allow& allow, const Setting& values) {
+  const auto companions = companions_of(view, values);
+  if (!companions) return "its batch is not a number.";
+  for (const auto& [path, value] : values) {
+    const std::string named = "'" + printable(path) + "'";
+    const config::ResolvedValue* const option = job.resolved().find(path);
+    if (option != nullptr && option->row != nullptr && option->row->tunable) {
+      if (const std::string missing = consent_missing(path, option->row->effect, allow); !missing.empty())
+        return fmt::format("it sets {}, which needs --allow {}.", named, missing);
+      continue;
+    }
+    const auto follows = companions->find(path);
+    if (follows == companions->end())
+      return fmt::format("it sets {}, which is not an option that a tuner may move.", named);
+    if (follows->second != value)
+      return fmt::format("it sets {} to {}; {} would follow from its batch.", named, printable(value), follows->second);
+  }
+  return {};
+}
+
 std::optional<measure::TuneCard> load_card(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
   try {
+    if (!std::filesystem::is_regular_file(path, ignored))
+      throw DataError(fmt::format("The tune card '{}' is not a file.", printable(path.string())));
     return measure::tune_card_from_json(read_file(path, size_t{16} << 20), path.string());
   } catch (const Error& error) {
     log_warning(fmt::format("{} The job is tuned anew.", error.what()));

@@ -23,6 +23,14 @@ measure::TuneFingerprint fingerprint(const train::Job& job, const task::Task& ta
 // machine is found and can be re-checked.
 std::filesystem::path card_path(const train::Job& job, const measure::TuneFingerprint& print);
 
+// What a card sets.
+Setting card_setting(const measure::TuneCard& card);
+
+// Why the job may not take these values, naming the first that it may not; empty when it may take all. A card is a file
+// like any other: it sets what the tuner itself could have set here, with this consent, and nothing else. That are
+// tunable options, and what follows from them (companions.h).
+std::string setting_refusal(const train::Job& job, const JobView& view, const Allow& allow, const Setting& values);
+
 // nullopt when there is none; a damaged one is said and passed over.
 std::optional<measure::TuneCard> load_card(const std::filesystem::path& path);
 

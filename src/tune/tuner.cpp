@@ -28,7 +28,7 @@ void Tuning::read_job() {
   options.measure_rates = false;
   const QuietLog quiet;
   job_ = train::Job::read(jobs_.registry, jobs_.source, jobs_.machine, options);
-  task_ = job_->build_task();
+  task_ = train::build_within_limit(*job_);
   view_ = view_job(*job_, *task_);
   print_ = fingerprint(*job_, *task_, request_text(request_.allow, request_.memory_bytes, kept()), request_.versions);
   card_path_ = request_.card_file.empty() ? card_path(*job_, print_) : request_.card_file;

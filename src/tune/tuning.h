@@ -48,6 +48,7 @@ class Tuning {
   void read_job();
   std::set<std::string> kept() const;
   std::optional<TuneResult> from_card();
+  std::string card_refusal(const Setting& values) const;
   TuneResult tune();
   TuneResult recheck(measure::TuneCard card);
   bool holds_here(const measure::TuneCard& card, const Setting& values);

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/file_ops.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "tune/card_store.h"
 #include "tune/ledger_of_search.h"
@@ -27,17 +28,36 @@ bool Tuning::answers_this_budget(const measure::TuneCard& card) const {
   return finished || card.budget_seconds >= request_.budget_seconds;
 }
 
+// Why the values of a card cannot be the job's; empty when they can.
+std::string Tuning::card_refusal(const Setting& values) const {
+  std::string why = setting_refusal(*job_, view_, request_.allow, values);
+  if (!why.empty()) return why;
+  try {
+    train::JobOptions options;
+    options.measure_rates = false;
+    const QuietLog quiet;
+    train::Job::read(jobs_.registry, jobs_.with(values), jobs_.machine, options);
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  return why;
+}
+
 std::optional<TuneResult> Tuning::from_card() {
   if (request_.fresh) return std::nullopt;
   auto card = load_card(card_path_);
   if (!card) return std::nullopt;
-  switch (measure::match_fingerprint(card->fingerprint, print_)) {
-    case measure::CardMatch::Same: {
-      if (!answers_this_budget(*card)) return std::nullopt;
-      TuneResult result{*card, true, false, card_path_, {}};
-      for (const auto& [path, value] : card->values) result.best[path] = value;
-      return result;
+  const measure::CardMatch match = measure::match_fingerprint(card->fingerprint, print_);
+  if (match != measure::CardMatch::Other) {
+    if (const std::string why = card_refusal(card_setting(*card)); !why.empty()) {
+      log_warning(fmt::format("The tune card {} is not used: {} The job is tuned anew.", card_path_.string(), why));
+      return std::nullopt;
     }
+  }
+  switch (match) {
+    case measure::CardMatch::Same:
+      if (!answers_this_budget(*card)) return std::nullopt;
+      return TuneResult{*card, true, false, card_path_, card_setting(*card)};
     case measure::CardMatch::OtherMachine:
       if (!answers_this_budget(*card)) {
         say(card_difference(card->fingerprint, print_) + " It was made with less time, so the job is tuned anew.");
@@ -57,8 +77,7 @@ std::optional<TuneResult> Tuning::from_card() {
 TuneResult Tuning::recheck(measure::TuneCard card) {
   measure_machine();
   observe(request_.budget_seconds);
-  Setting values;
-  for (const auto& [path, value] : card.values) values[path] = value;
+  const Setting values = card_setting(card);
   if (values.empty() || !holds_here(card, values)) {
     if (!values.empty()) say("The card's settings do not hold on this machine; the job is tuned anew.");
     confirmed_.reset();

@@ -129,10 +129,10 @@ def test_a_card_of_another_machine_is_checked_again(folder, tuned):
 
 def test_a_card_that_fails_here_is_an_answer_not_an_end(folder, tuned):
     card = dict(tuned["card"])
-    card["fingerprint"] = dict(card["fingerprint"], machine="something else")
-    card["values"] = [{"field": "trainer.precision", "value": "nonsense"}]
+    card["fingerprint"] = dict(card["fingerprint"], machine="something else", request="allow order memory=0")
+    card["values"] = [{"field": "model.train_ds.is_tarred", "value": "true"}]  # bound, but there are no tars
     (folder / "failing.json").write_text(json.dumps(card))
-    done = run(folder, "--json", "tune", "job.yaml", "--budget", "12s", "--card", "failing.json", "--out", "failing.yaml")
+    done = run(folder, "--json", "tune", "job.yaml", "--budget", "12s", "--allow", "order", "--card", "failing.json", "--out", "failing.yaml")
     assert "do not hold on this machine" in done.stderr
     assert json.loads(done.stdout)["card"]["fingerprint"]["machine"] != "something else"
 
@@ -146,6 +146,72 @@ def test_a_card_of_another_version_is_not_used(folder, tuned):
     (folder / "broken.json").write_text("{")
     done = run(folder, "--json", "tune", "job.yaml", "--budget", "12s", "--card", "broken.json", "--out", "broken.yaml")
     assert not json.loads(done.stdout)["from_card"]
+
+
+def forged(folder, tuned, values, name="forged.json", **fingerprint):
+    card = dict(tuned["card"], values=[{"field": field, "value": value} for field, value in values.items()])
+    card["fingerprint"] = dict(card["fingerprint"], **fingerprint)
+    (folder / name).write_text(json.dumps(card))
+    return name
+
+
+@pytest.mark.parametrize("values, named", [
+    ({"exp_manager.run_dir": "elsewhere"}, "exp_manager.run_dir"),
+    ({"load_from": "evil.safetensors"}, "load_from"),
+    ({"model.train_ds.num_workers": "0", "seed": "9"}, "seed"),
+    ({"name": "other"}, "name"),
+    ({"model.optim.lr": "1"}, "model.optim.lr"),
+    ({"preset": "fast"}, "preset"),
+    ({"trainer.max_steps": "1"}, "trainer.max_steps"),  # follows a batch, but there is none
+    ({"trainer.precision_strict": "true"}, "trainer.precision_strict"),
+    ({"model.train_ds.batch_size": "1"}, "--allow optimisation"),
+    ({"trainer.precision": "bf16-mixed"}, "--allow numerics"),
+    ({"model.train_ds.use_bucketing": "true"}, "--allow order"),
+    ({"model.train_ds.num_workers": "many"}, "num_workers"),
+    ({"model.train_ds.num_workers": "65"}, "num_workers"),
+])
+def test_a_card_sets_only_what_a_tuner_may_move(folder, tuned, values, named):
+    name = forged(folder, tuned, values)
+    done = run(folder, "tune", "job.yaml", "--budget", "0.001s", "--card", name, "--out", "forged.yaml", code=2)
+    assert "is not used" in done.stderr and named in done.stderr and "tuned anew" in done.stderr and "too short" in done.stderr, done.stderr
+    assert not (folder / "forged.yaml").exists()
+
+
+def test_what_a_tuner_may_move_a_card_sets(folder, tuned):
+    name = forged(folder, tuned, {"model.train_ds.prefetch_factor": "3", "trainer.log_every_n_steps": "7"})
+    assert json.loads(run(folder, "--json", "tune", "job.yaml", "--budget", "12s", "--card", name, "--out", "forged.yaml").stdout)["from_card"]
+    # Twice the batch: the counts that follow from it are part of a card, and only with the values they should have.
+    follows = {"model.train_ds.batch_size": "8", "model.train_ds.micro_batch_size": "8", "trainer.val_check_interval": "40", "trainer.max_steps": "20",
+               "model.optim.scale_lr": "sqrt", "model.optim.base_batch_size": "16"}
+    words = ["tune", "job.yaml", "--allow", "optimisation", "--card"]
+    name = forged(folder, tuned, follows, request="allow optimisation memory=0")
+    assert json.loads(run(folder, "--json", *words, name, "--budget", "12s", "--out", "forged.yaml").stdout)["from_card"]
+    name = forged(folder, tuned, dict(follows, **{"model.optim.base_batch_size": "1"}), request="allow optimisation memory=0")
+    done = run(folder, *words, name, "--budget", "0.001s", code=2)
+    assert "sets 'model.optim.base_batch_size' to 1; 16 would follow" in done.stderr, done.stderr
+
+
+def test_a_card_that_is_no_card_is_passed_over(folder, tuned):
+    (folder / "large.json").write_text(json.dumps(tuned["card"]) + " " * (17 << 20))
+    assert "larger than the limit" in run(folder, "tune", "job.yaml", "--budget", "0.001s", "--card", "large.json", code=2).stderr
+    os.mkfifo(folder / "pipe.json")
+    assert "is not a file" in run(folder, "tune", "job.yaml", "--budget", "0.001s", "--card", "pipe.json", code=2).stderr
+
+
+def test_words_of_a_card_stay_comments(folder, tuned):
+    name = forged(folder, tuned, {})
+    card = json.loads((folder / name).read_text())
+    card["created"] = "then\nload_from: evil.safetensors\n#"
+    (folder / name).write_text(json.dumps(card))
+    run(folder, "tune", "job.yaml", "--budget", "12s", "--card", name, "--out", "comment.yaml")
+    assert not any(line.startswith("load_from: evil") for line in (folder / "comment.yaml").read_text().splitlines())
+
+
+def test_a_race_without_an_answer_fails(folder):
+    words = ["race", "job.yaml", "--blocks", "1", "--turn", "0.1s", "--with"]
+    done = run(folder, *words, "trainer.precision=nonsense", code=1)
+    assert "failed: trainer.precision=nonsense" in done.stdout and "None of the settings could be raced" in done.stderr
+    run(folder, *words, "trainer.precision=nonsense", "--with", "model.train_ds.prefetch_factor=3")
 
 
 @pytest.mark.parametrize("before, after", [

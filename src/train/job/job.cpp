@@ -1,5 +1,6 @@
 #include "train/job/job.h"
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -184,14 +185,21 @@ bool Job::channels_last(const task::Task& task) const {
 }
 
 std::unique_ptr<task::Task> Job::build_task() const {
-  std::unique_ptr<task::Task> task = task_config_->build(seed());
-  task->module().to(device());
-  if (channels_last(*task)) {
-    const torch::NoGradGuard no_grad;
-    for (torch::Tensor& parameter : task->module().parameters())
-      if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+  try {
+    std::unique_ptr<task::Task> task = task_config_->build(seed());
+    task->module().to(device());
+    if (channels_last(*task)) {
+      const torch::NoGradGuard no_grad;
+      for (torch::Tensor& parameter : task->module().parameters())
+        if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+    }
+    return task;
+  } catch (const c10::OutOfMemoryError& error) {
+    throw OutOfMemoryError(fmt::format(
+        "The model does not fit in memory ({}). Use a smaller model, or raise trainer.memory_limit where there is "
+        "more.",
+        error.what_without_backtrace()));
   }
-  return task;
 }
 
 data::TaskNeeds Job::task_needs(const task::Task& task, Part part) const {

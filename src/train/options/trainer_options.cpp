@@ -12,6 +12,11 @@ namespace {
 using config::Effect;
 using config::Node;
 
+// Epochs times steps of an epoch (32 bits number samples) stay within 64 bits.
+constexpr double kMostEpochs = 1'000'000'000;
+constexpr double kMostBatches = 1 << 20;
+constexpr double kMostSteps = 1e15;
+
 // --use_amp, --amp, fp16: a switch in other tools, a precision here.
 std::function<Node(const Node&)> switch_to_precision(const char* on) {
   return [on](const Node& value) {
@@ -58,18 +63,18 @@ void add_length_rows(config::Table<TrainerConfig>& table) {
   using T = TrainerConfig;
   table.add("max_epochs", &T::max_epochs, "Stop after so many epochs; -1: no limit.")
       .unit("epochs")
-      .at_least(-1)
+      .range(-1, kMostEpochs)
       .alias(".epochs")
       .alias(".num_train_epochs");
   table.add("max_steps", &T::max_steps, "Stop after so many optimiser steps; -1: no limit.")
       .unit("steps")
-      .at_least(-1)
+      .range(-1, kMostSteps)
       .flag("max_steps");
   table
       .add("max_iters", &T::max_iters,
            "Stop after so many micro-iterations (mmcv's count); divided by the accumulation, it replaces max_steps.")
       .unit("micro-iterations")
-      .at_least(1)
+      .range(1, kMostSteps)
       .alias(".runner.max_iters", {}, "counts micro-iterations");
   table.add("max_time", &T::max_time,
             "Stop with a checkpoint after this much time, e.g. 4h or 00:04:00:00 (DD:HH:MM:SS).");
@@ -131,7 +136,7 @@ void add_step_rows(config::Table<TrainerConfig>& table) {
       .add("accumulate_grad_batches", &T::accumulate_grad_batches,
            "Batches per optimiser step; the result equals one large batch, also for losses that average over a varying "
            "number of items.")
-      .at_least(1)
+      .range(1, kMostBatches)
       .effect(Effect::Optimisation)
       .tunable()
       .flag("accumulate_grad_batches")
@@ -307,13 +312,19 @@ void TrainerConfig::check_and_derive() {
   if (max_epochs == 0)
     throw ConfigError("trainer.max_epochs is 0: there is nothing to train; give at least 1, or -1 for no limit.");
   if (max_iters) max_steps = (*max_iters + accumulate_grad_batches - 1) / accumulate_grad_batches;
-  if (max_time && !parse_seconds(*max_time))
+  if (max_time && !(parse_seconds(*max_time).value_or(0) > 0))
     throw ConfigError(
-        fmt::format("trainer.max_time is '{}'; expected a time such as 4h, 90m or 00:04:00:00 (DD:HH:MM:SS).",
+        fmt::format("trainer.max_time is '{}'; expected a time above 0 such as 4h, 90m or 00:04:00:00 (DD:HH:MM:SS), "
+                    "or null for no limit.",
                     printable(*max_time)));
-  if (memory_limit && !parse_bytes(*memory_limit))
-    throw ConfigError(
-        fmt::format("trainer.memory_limit is '{}'; expected a size such as 8GiB.", printable(*memory_limit)));
+  if (memory_limit) {
+    const uint64_t bytes = parse_bytes(*memory_limit).value_or(0);
+    if (bytes == 0 || bytes > static_cast<uint64_t>(INT64_MAX))
+      throw ConfigError(
+          fmt::format("trainer.memory_limit is '{}'; expected a size above 0 such as 8GiB, or null for what the "
+                      "machine has.",
+                      printable(*memory_limit)));
+  }
   if (fast_dev_run) {
     max_steps = 1;
     limit_train_batches = limit_val_batches = std::to_string(accumulate_grad_batches);

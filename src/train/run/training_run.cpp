@@ -102,7 +102,9 @@ void say_start(const Job& job, const task::Task& task, const Trainer& trainer, c
                        trainer.steps_per_epoch(), settings.cadence.log_every_n_steps,
                        validation_words(settings.cadence, trainer.steps_per_epoch())));
   log_info(fmt::format("Run directory {}.", directory.string()));
-  if (job.trainer().enable_model_summary) log_info("Model:\n" + model_summary(const_cast<task::Task&>(task).module()));
+  if (!job.trainer().enable_model_summary) return;
+  for (const std::string& line : split("Model:\n" + model_summary(const_cast<task::Task&>(task).module()), '\n'))
+    if (!line.empty()) log_info(line);  // one by one: a log line has no line ends
 }
 
 void say_end(const FitResult& fit, int64_t started_at, const std::filesystem::path& directory) {
@@ -136,21 +138,32 @@ int64_t total_steps(const LoopSettings& s, int64_t steps_per_epoch) {
   return total;
 }
 
-}  // namespace
-
-void prepare_process(const Job& job) {
+void limit_memory(const Job& job) {
   device::memory::install();
   device::memory::set_enabled(true);
-  device::set_intra_op_threads(static_cast<int>(job.trainer().intra_op_threads.value()));
-  device::fix_mkl_threads();
-  device::set_deterministic(job.trainer().deterministic);
-  if (job.device().is_cuda()) at::globalContext().setBenchmarkCuDNN(job.trainer().benchmark);
   const int64_t limit = job.trainer().memory_limit
                             ? static_cast<int64_t>(*parse_bytes(*job.trainer().memory_limit))
                             : device::memory::default_limit(static_cast<uint64_t>(device::system_available_bytes()),
                                                             device::memory::stats().live_bytes,
                                                             static_cast<uint64_t>(job.train_ds().max_buffer_bytes));
   device::memory::set_limit(job.device().is_cpu() ? limit : 0);
+}
+
+}  // namespace
+
+std::unique_ptr<task::Task> build_within_limit(const Job& job) {
+  limit_memory(job);
+  std::unique_ptr<task::Task> task = job.build_task();
+  device::memory::set_enabled(false);
+  return task;
+}
+
+void prepare_process(const Job& job) {
+  limit_memory(job);
+  device::set_intra_op_threads(static_cast<int>(job.trainer().intra_op_threads.value()));
+  device::fix_mkl_threads();
+  device::set_deterministic(job.trainer().deterministic);
+  if (job.device().is_cuda()) at::globalContext().setBenchmarkCuDNN(job.trainer().benchmark);
 }
 
 namespace {
@@ -162,7 +175,7 @@ RunSummary run_job(Job& job, const RunOptions& options) {
   const SignalScope signals;
   const bool keeps = exp.create_checkpoint_callback;
 
-  std::unique_ptr<task::Task> task = job.build_task();
+  std::unique_ptr<task::Task> task = build_within_limit(job);
   const auto train = job.build_loader(*task, Job::Part::Train, summary.directory);
   const auto validation = job.build_loader(*task, Job::Part::Validation, summary.directory);
   make_loop_settings(job, *task, *train);  // a job that cannot run is refused before anything is written

@@ -39,7 +39,10 @@ int64_t longest_batch_peak(const Job& job, task::Task& task);
 // Samples computed at once.
 int64_t rows_at_once(const Job& job);
 
-// What a process needs before any tensor of a job is made.
+// The model under the job's memory limit, for whoever needs it before prepare_process. What follows until then (weights
+// read from a disk, which are given back) is not limited.
+std::unique_ptr<task::Task> build_within_limit(const Job& job);
+// What a process needs before any tensor of a job is made; limits memory too.
 void prepare_process(const Job& job);
 
 }  // namespace redline::train
