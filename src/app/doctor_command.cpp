@@ -15,7 +15,7 @@
 #include "core/own_folder.h"
 #include "core/strings.h"
 #include "device/machine.h"
-#include "device/rates.h"
+#include "device/profile.h"
 #include "measure/machine_json.h"
 #include "models/register.h"
 #include "report/page.h"
@@ -56,6 +56,8 @@ report::Page diagnose_record(const std::string& directory) {
   MachineFacts machine;
   if (!part.record.machine_json.empty())
     machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
+  // Records of earlier versions may hold rates of a starved probe.
+  if (!device::rates_problem(machine).empty()) device::clear_rates(machine);
   part.diagnosis = doctor::diagnose(settings_of_record(part.record), part.seen, {}, machine);
   return {"", {std::move(part)}, {}};
 }
@@ -65,8 +67,8 @@ report::Page diagnose_job(const DoctorArguments& arguments, const config::Reques
   task::Registry registry;
   models::register_all(registry);
   MachineFacts machine = device::read_machine_facts();
-  log_info("Measuring what this machine can do ...");
-  device::measure_rates(machine, {});
+  log_info("Reading or measuring what this machine can do ...");
+  device::read_or_measure_rates(machine);
   DoctorRuns runs(registry, source, machine);
   report::RunPart part;
   part.name = source.file ? source.file->string() : "job";

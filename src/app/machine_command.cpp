@@ -9,9 +9,10 @@
 #include "core/strings.h"
 #include "device/disk.h"
 #include "device/machine.h"
-#include "device/rates.h"
+#include "device/profile.h"
 #include "device/threads.h"
 #include "measure/machine_json.h"
+#include "train/options/trainer_options.h"
 
 namespace redline::app {
 
@@ -21,16 +22,43 @@ namespace {
 
 struct MachineArguments {
   std::string path;
-  bool quick = false;
+  bool quick = false, measure = false;
 };
 
 struct MachineAnswer {
   MachineFacts facts;
   std::optional<device::DiskFacts> disk;
   std::string disk_path;
-  std::vector<std::string> notes, words;
-  double cpu_share = 1;
+  std::vector<std::string> words;
+  device::RateReport report;
+  std::filesystem::path profile;  // where these rates are kept; empty: they are not
 };
+
+device::RateReport read_rates(MachineAnswer& answer, const MachineArguments& arguments) {
+  MachineFacts& facts = answer.facts;
+  std::optional<device::RateReport> report;
+  if (!arguments.measure) report = device::load_profile(facts);
+  if (!report) {
+    log_info("Measuring matrix products, convolutions and memory ...");
+    if (arguments.quick) {
+      device::RateOptions options;
+      options.seconds_per_probe = 0.05;
+      return device::measure_rates(facts, options);
+    }
+    report = device::measure_profile(facts);
+  }
+  std::error_code ignored;
+  if (report->problem.empty() && std::filesystem::exists(device::profile_path(facts), ignored))
+    answer.profile = device::profile_path(facts);
+  return *report;
+}
+
+// What 16-mixed means here is part of what a user must know to compare runs, so it is said with its reason.
+std::string precision_words(const MachineFacts& facts) {
+  const auto choice = train::choose_precision(train::Precision::Fp16Mixed, /*strict=*/false, facts, !facts.has_cuda);
+  return fmt::format("trainer.precision 16-mixed runs as {} here: that follows the {}, never what was measured.",
+                     train::precision_name(choice.precision), facts.has_cuda ? "GPU" : "processor's units");
+}
 
 MachineAnswer measure_machine(const MachineArguments& arguments) {
   MachineAnswer answer;
@@ -45,13 +73,9 @@ MachineAnswer measure_machine(const MachineArguments& arguments) {
     answer.facts.disk_kind = answer.disk->kind;
     answer.facts.disk_read_gb_per_second = answer.disk->read_gb_per_second;
   }
-  log_info("Measuring matrix products, convolutions and memory ...");
-  device::RateOptions options;
-  if (arguments.quick) options.seconds_per_probe = 0.05;
-  device::RateReport report = device::measure_rates(answer.facts, options);
-  answer.notes = std::move(report.notes);
-  answer.cpu_share = report.cpu_share;
-  answer.words = device::machine_words(answer.facts, report.cpu_share);
+  answer.report = read_rates(answer, arguments);
+  answer.words = device::machine_words(answer.facts, answer.report.problem);
+  answer.words.push_back(precision_words(answer.facts));
   return answer;
 }
 
@@ -100,9 +124,12 @@ void print_table(const MachineAnswer& answer) {
     fmt::print("{:<18}{:>8.2f}  GB/s ({}, {}; {})\n", "disk", answer.disk->read_gb_per_second, answer.disk->kind,
                printable(answer.disk->filesystem), answer.disk->how);
   }
+  if (!answer.profile.empty())
+    fmt::print("measured {}, kept in {} (--measure makes it anew)\n", answer.report.measured_at,
+               printable(answer.profile.string()));
   fmt::print("\nIn words\n");
   for (const std::string& sentence : answer.words) fmt::print("- {}\n", printable(sentence));
-  for (const std::string& note : answer.notes) fmt::print("- {}\n", printable(note));
+  for (const std::string& note : answer.report.notes) fmt::print("- {}\n", printable(note));
 }
 
 void print_json(const MachineAnswer& answer) {
@@ -116,9 +143,12 @@ void print_json(const MachineAnswer& answer) {
                     {"bytes_read", answer.disk->bytes_read},
                     {"how", answer.disk->how}};
   }
-  json["measuring_cpu_share"] = answer.cpu_share;
+  json["measuring_cpu_share"] = answer.report.cpu_share;
+  json["rates_measured_at"] = answer.report.measured_at;
+  json["rates_problem"] = answer.report.problem;
+  json["rates_kept"] = !answer.profile.empty();  // not where: answers are passed on, and a path names a user
   json["words"] = answer.words;
-  json["notes"] = answer.notes;
+  json["notes"] = answer.report.notes;
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
@@ -129,7 +159,10 @@ void add_machine_command(CLI::App& program, const Globals& globals) {
       program.add_subcommand("machine", "What this machine has and how fast it is, measured in a few seconds");
   const auto arguments = std::make_shared<MachineArguments>();
   command->add_option("--path", arguments->path, "File or folder whose disk is measured (default: the current folder)");
-  command->add_flag("--quick", arguments->quick, "Shorter measurements, and the disk only with --path");
+  CLI::Option* quick = command->add_flag("--quick", arguments->quick,
+                                         "Shorter measurements that are not kept, and the disk only with --path");
+  command->add_flag("--measure", arguments->measure, "Measure the rates anew instead of reading the machine's profile")
+      ->excludes(quick);
   command->callback([arguments, &globals] {
     const MachineAnswer answer = measure_machine(*arguments);
     globals.json ? print_json(answer) : print_table(answer);

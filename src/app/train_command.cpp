@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "device/machine.h"
+#include "device/profile.h"
 #include "models/register.h"
 #include "train/loop/signals.h"
 #include "train/run/training_run.h"
@@ -56,7 +57,8 @@ tune::TuneResult tune_first(const task::Registry& registry, const config::Reques
 void run_train(const TrainArguments& arguments, const CLI::App& command, const Globals& globals) {
   task::Registry registry;
   models::register_all(registry);
-  const MachineFacts machine = device::read_machine_facts();
+  MachineFacts machine = device::read_machine_facts();
+  device::load_profile(machine);  // for the record and flops_share; what runs does not depend on it
   config::RequestSource source = arguments.config.source(command);
   std::optional<tune::TuneResult> tuned;
   if (!arguments.tune_budget.empty()) {

@@ -71,6 +71,9 @@ void fill_gpus(MachineFacts& facts) {
 
 }  // namespace
 
+bool has_bf16_units(const MachineFacts& facts) { return facts.avx512_bf16 || facts.amx_bf16; }
+bool has_fp16_units(const MachineFacts& facts) { return facts.avx512_fp16; }
+
 int cores_allowed(int affinity, double quota) {
   int cores = std::max(affinity, 1);
   if (quota > 0) cores = std::min(cores, std::max(1, static_cast<int>(std::floor(quota + 1e-9))));

@@ -4,7 +4,6 @@
 
 #include "core/strings.h"
 #include "device/machine.h"
-#include "device/rates.h"
 
 namespace redline::device {
 namespace {
@@ -87,24 +86,25 @@ void add_disk(std::vector<std::string>& words, const MachineFacts& facts) {
 
 }  // namespace
 
-std::vector<std::string> machine_words(const MachineFacts& facts, double cpu_share) {
+std::vector<std::string> machine_words(const MachineFacts& facts, const std::string& problem) {
   std::vector<std::string> words;
   words.push_back(cores_sentence(facts));
   if (facts.numa_nodes > 1) {
     words.push_back(fmt::format("Memory has {} NUMA nodes: one rank per node, bound to it, reads its own memory.",
                                 facts.numa_nodes));
   }
-  const bool quiet = cpu_share >= kQuietCpuShare;
+  const bool quiet = problem.empty();
   if (quiet) {
     compare_precision(words, "bf16", "bf16-mixed", "matrix product", facts.gemm_bf16_gflops, facts.gemm_fp32_gflops,
                       facts.conv_bf16_gflops, facts.conv_fp32_gflops);
     compare_precision(words, "fp16", "16-mixed", "matrix product", facts.gemm_fp16_gflops, facts.gemm_fp32_gflops,
                       facts.conv_fp16_gflops, facts.conv_fp32_gflops);
   } else {
-    words.push_back(fmt::format(
-        "The machine was busy: redline was running for {:.0f} % of the time it measured. The rates are lower "
-        "limits and say nothing about precisions; run it again when nothing else runs.",
-        cpu_share * 100));
+    words.push_back(
+        fmt::format("The rates are lower limits and say nothing about precisions: {}. They are not kept, and an "
+                    "earlier profile stays; run it again when nothing "
+                    "else runs.",
+                    problem));
   }
   add_memory(words, facts, quiet);
   add_disk(words, facts);

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,8 @@
 #include <optional>
 
 #include "core/time.h"
+#include "device/busy_cores.h"
+#include "device/profile.h"
 #include "device/threads.h"
 
 namespace redline::device {
@@ -122,6 +125,7 @@ RateReport measure_rates(MachineFacts& facts, const RateOptions& options) {
       {"fp16 convolution", &facts.conv_fp16_gflops, conv(at::kHalf), 5, {}, 0},
   };
   RateReport report;
+  const BusyCores busy;
   const int64_t wall = now_ns(), cpu = thread_cpu_ns();
   for (RateProbe& probe : probes) {
     try {
@@ -142,7 +146,14 @@ RateReport measure_rates(MachineFacts& facts, const RateOptions& options) {
   for (const RateProbe& probe : probes) *probe.slot = probe.problem ? probe.best * 1e-9 : 0;
   facts.memory_gb_per_second = memory_rate(facts, seconds);
   facts.elementwise_g_per_second = elementwise_rate(seconds / 2);
-  report.cpu_share = std::min(1.0, static_cast<double>(thread_cpu_ns() - cpu) / static_cast<double>(now_ns() - wall));
+  const double running = static_cast<double>(thread_cpu_ns() - cpu) / static_cast<double>(now_ns() - wall);
+  report.cpu_share = std::clamp(std::min(running, busy.cores_left() / intra_op_threads()), 0.0, 1.0);
+  report.measured_at = utc_timestamp();
+  if (report.cpu_share < kQuietCpuShare)
+    report.problem =
+        fmt::format("the machine was busy (redline had {:.0f} % of its cores' time)", 100 * report.cpu_share);
+  else
+    report.problem = rates_problem(facts);
   return report;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "device/machine.h"
 #include "doctor/predict.h"
 #include "tune/companions.h"
 
@@ -36,6 +37,12 @@ double rate_of(const MachineFacts& machine, const std::string& precision) {
   if (precision == "bf16-mixed") return machine.gemm_bf16_gflops;
   if (precision == "16-mixed") return machine.gemm_fp16_gflops;
   return machine.gemm_fp32_gflops;
+}
+
+bool has_units(const MachineFacts& machine, const std::string& precision) {
+  if (precision == "bf16-mixed") return device::has_bf16_units(machine);
+  if (precision == "16-mixed") return device::has_fp16_units(machine);
+  return true;
 }
 
 Setting precision_of(const std::string& precision) {
@@ -231,11 +238,15 @@ class Maker {
                   job_.precision,
                   precision};
       // Faster products are not yet a faster step: without a race of it that is a hope, not a prediction.
-      if (!plans_.knows_precision(precision) && rate(precision) > rate(job_.precision)) {
+      // The same where the machine was too busy to measure its rates; then its units say what is worth a race.
+      const bool measured = rate(job_.precision) > 0;
+      if (!plans_.knows_precision(precision) && (!measured || rate(precision) > rate(job_.precision))) {
         c.predicted_gain = 0;
         c.unpredicted = true;
       }
-      if (rate(precision) <= 0) {
+      if (!measured && !has_units(machine_, precision)) {
+        c.not_tried = "this processor has no units for it";
+      } else if (measured && rate(precision) <= 0) {
         c.not_tried = "LibTorch has no kernel for it here";
         c.not_measurable = true;
       } else if (rate(precision) < 0.1 * rate(job_.precision)) {
@@ -409,6 +420,10 @@ std::optional<int> other_threads(const JobView& job, const MachineFacts& machine
 
 std::optional<Setting> other_precision(const JobView& job, const MachineFacts& machine, const Allow& allow) {
   if (!allow.numerics || job.pinned.count(kPrecision) != 0) return std::nullopt;
+  if (rate_of(machine, job.precision) <= 0) {  // not measured: the units must do
+    if (job.precision == "bf16-mixed" || !device::has_bf16_units(machine)) return std::nullopt;
+    return precision_of("bf16-mixed");
+  }
   std::string best;
   for (const char* precision : {"32-true", "bf16-mixed", "16-mixed"})
     if (precision != job.precision && (best.empty() || rate_of(machine, precision) > rate_of(machine, best)))

@@ -194,6 +194,16 @@ TEST(Candidates, APrecisionMakesItemsCheaperAndPiecesDearer) {
   EXPECT_EQ(other_precision(job, machine, allow)->at("trainer.precision"), "bf16-mixed");
   EXPECT_FALSE(other_precision(job, two_cores(), allow));  // slower here
   EXPECT_FALSE(other_precision(job, machine, {}));         // no consent
+  // A machine too busy to be measured: the units say what is worth a race, and nothing is predicted from rates of 0.
+  MachineFacts unmeasured;
+  unmeasured.allowed_cpus = 2;
+  EXPECT_FALSE(other_precision(job, unmeasured, allow));
+  unmeasured.avx512_bf16 = true;
+  EXPECT_EQ(other_precision(job, unmeasured, allow)->at("trainer.precision"), "bf16-mixed");
+  const auto by_units = candidates_of(job, observed(), unmeasured, allow, plan);
+  EXPECT_TRUE(find(by_units, "precision", "bf16-mixed")->unpredicted);
+  EXPECT_TRUE(find(by_units, "precision", "bf16-mixed")->not_tried.empty());
+  EXPECT_THAT(find(by_units, "precision", "16-mixed")->not_tried, HasSubstr("no units"));
   Observed o = observed();
   o.larger = {*larger_pieces(job), 1.3};
   o.precise = {combine(*larger_pieces(job), *other_precision(job, machine, allow)), 1.5};

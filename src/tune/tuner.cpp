@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/strings.h"
-#include "device/rates.h"
+#include "device/profile.h"
 #include "train/loop/signals.h"
 #include "train/run/training_run.h"
 #include "tune/card_store.h"
@@ -24,10 +24,8 @@ std::string gain_text(const measure::RatioEstimate& e) {
 }
 
 void Tuning::read_job() {
-  train::JobOptions options;
-  options.measure_rates = false;
   const QuietLog quiet;
-  job_ = train::Job::read(jobs_.registry, jobs_.source, jobs_.machine, options);
+  job_ = train::Job::read(jobs_.registry, jobs_.source, jobs_.machine);
   task_ = train::build_within_limit(*job_);
   view_ = view_job(*job_, *task_);
   print_ = fingerprint(*job_, *task_, request_text(request_.allow, request_.memory_bytes, kept()), request_.versions);
@@ -46,14 +44,7 @@ TuneResult Tuning::tune() {
 }
 
 void Tuning::measure_machine() {
-  if (jobs_.machine.gemm_fp32_gflops > 0) return;
-  device::RateOptions quick;
-  quick.seconds_per_probe = 0.05;
-  device::measure_rates(jobs_.machine, quick);
-  // Which precision runs when a mixed one is asked for depends on the rates.
-  const QuietLog quiet;
-  job_ = train::Job::read(jobs_.registry, jobs_.source, jobs_.machine);
-  view_ = view_job(*job_, *task_);
+  if (jobs_.machine.gemm_fp32_gflops <= 0) device::read_or_measure_rates(jobs_.machine);
 }
 
 void Tuning::observe(std::optional<double> budget_seconds) {

@@ -7,7 +7,6 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "device/rates.h"
 
 namespace redline::train {
 
@@ -98,26 +97,11 @@ std::unique_ptr<Job> Job::read(const task::Registry& registry, const config::Req
   return job;
 }
 
-void Job::resolve_precision(const JobOptions& options) {
+void Job::resolve_precision(const JobOptions& /*options*/) {
   const Precision asked = parse_precision(trainer_.precision.value());
   const bool on_cpu = device().is_cpu();
-  bool known = true;
-  if (asked != Precision::Fp32 && on_cpu && options.measure_rates && machine_.gemm_fp32_gflops <= 0) {
-    device::RateOptions quick;
-    quick.seconds_per_probe = 0.05;
-    const device::RateReport report = device::measure_rates(machine_, quick);
-    // Rates of a busy machine are accidents, unless they lie far apart.
-    const double half = asked == Precision::Fp16Mixed ? machine_.gemm_fp16_gflops : machine_.gemm_bf16_gflops;
-    known = report.cpu_share >= device::kQuietCpuShare || half * 3 < machine_.gemm_fp32_gflops ||
-            machine_.gemm_fp32_gflops * 3 < half;
-    if (!known) machine_.gemm_fp32_gflops = 0;  // as if not measured
-  }
   precision_was_chosen_ = asked == Precision::Fp16Mixed && !trainer_.precision_strict && on_cpu;
   precision_ = choose_precision(asked, trainer_.precision_strict, machine_, on_cpu);
-  if (!known && precision_was_chosen_ && !machine_.avx512_fp16)
-    precision_ = {Precision::Fp32,
-                  "precision 16-mixed became 32-true: this processor has no fp16 units, and the machine is too busy to "
-                  "measure more (trainer.precision_strict: true runs it as asked)."};
   trainer_.precision.set(precision_name(precision_.precision));
 }
 

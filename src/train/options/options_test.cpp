@@ -105,33 +105,41 @@ TEST(TrainerOptions, StrategyTakesLightningsForms) {
   EXPECT_TRUE(b.trainer.strategy.gradient_as_bucket_view);
 }
 
-TEST(TrainerOptions, PrecisionFollowsTheMeasuredRates) {
+TEST(TrainerOptions, PrecisionFollowsTheUnits) {
   struct Case {
     Precision asked;
-    bool strict;
-    double fp32, bf16, fp16;
+    bool strict, bf16, amx, fp16;
     Precision runs;
     bool warns;
   };
   for (const Case& c : std::vector<Case>{
-           {Precision::Fp16Mixed, false, 339, 57, 1, Precision::Fp32, true},       // AVX-512 without half units
-           {Precision::Fp16Mixed, false, 60, 178, 1, Precision::Bf16Mixed, true},  // AMX
-           {Precision::Fp16Mixed, false, 60, 178, 120, Precision::Fp16Mixed, false},
-           {Precision::Fp16Mixed, true, 339, 57, 1, Precision::Fp16Mixed, true},
-           {Precision::Bf16Mixed, false, 339, 57, 1, Precision::Bf16Mixed,
-            true},  // slower, called slower, run as asked
-           {Precision::Bf16Mixed, false, 60, 178, 1, Precision::Bf16Mixed, false},
-           {Precision::Fp32, false, 339, 1000, 1000, Precision::Fp32, false},
-           {Precision::Fp16Mixed, false, 0, 0, 0, Precision::Fp16Mixed, false},  // not measured
+           {Precision::Fp16Mixed, false, false, false, false, Precision::Fp32, true},
+           {Precision::Fp16Mixed, false, true, false, false, Precision::Bf16Mixed, true},
+           {Precision::Fp16Mixed, false, false, true, false, Precision::Bf16Mixed, true},
+           {Precision::Fp16Mixed, false, true, true, true, Precision::Fp16Mixed, false},
+           {Precision::Fp16Mixed, true, false, false, false, Precision::Fp16Mixed, true},
+           {Precision::Fp16Mixed, true, true, false, false, Precision::Fp16Mixed, true},
+           {Precision::Bf16Mixed, false, false, false, false, Precision::Bf16Mixed,
+            true},  // slower, said, run as asked
+           {Precision::Bf16Mixed, false, true, false, false, Precision::Bf16Mixed, false},
+           {Precision::Bf16Mixed, false, false, true, false, Precision::Bf16Mixed, false},
+           {Precision::Fp32, false, true, true, true, Precision::Fp32, false},
        }) {
     MachineFacts facts;
-    facts.gemm_fp32_gflops = c.fp32;
-    facts.gemm_bf16_gflops = c.bf16;
-    facts.gemm_fp16_gflops = c.fp16;
+    facts.avx512_bf16 = c.bf16;
+    facts.amx_bf16 = c.amx;
+    facts.avx512_fp16 = c.fp16;
     const PrecisionChoice choice = choose_precision(c.asked, c.strict, facts, /*on_cpu=*/true);
     EXPECT_EQ(choice.precision, c.runs);
     EXPECT_EQ(!choice.warning.empty(), c.warns) << choice.warning;
     EXPECT_EQ(choose_precision(c.asked, c.strict, facts, /*on_cpu=*/false).precision, c.asked);
+    // Rates of a starved probe: fp32 at 0.29 GFLOP/s instead of 200 once made fp16 win without units.
+    for (const double fp32 : {0.0, 0.29, 200.0})
+      for (const double half : {0.0, 4.0, 400.0}) {
+        facts.gemm_fp32_gflops = fp32;
+        facts.gemm_bf16_gflops = facts.gemm_fp16_gflops = half;
+        EXPECT_EQ(choose_precision(c.asked, c.strict, facts, /*on_cpu=*/true).precision, c.runs);
+      }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "device/machine.h"
 
 namespace redline::train {
 
@@ -41,7 +42,7 @@ void add_precision_rows(config::Table<TrainerConfig>& table) {
       .bool_alias(".amp", switch_to_precision("16-mixed"), "true is 16-mixed")
       .bool_alias(".bf16", switch_to_precision("bf16-mixed"), "true is bf16-mixed");
   table.add("precision_strict", &T::precision_strict,
-            "Run the precision as asked even where it is measured slower than fp32.");
+            "Run 16-mixed as asked even where the processor has no fp16 units; else it becomes bf16-mixed or 32-true.");
   table.group("amp", &T::amp, "Loss scaling under 16-mixed.");
   table.add("channels_last", &T::channels_last, "Images as channels-last in memory; auto: for tasks that support it.")
       .effect(Effect::Numerics)
@@ -350,21 +351,23 @@ Precision parse_precision(const std::string& text) {
                   printable(text)));
 }
 
+// Why the units and not measured rates: a rate measured beside a busy neighbour is an accident (fp32 was once seen at a
+// thousandth of its speed, and fp16 without units "won"), and what a job computes must not depend on accidents. A
+// rate that can be trusted never contradicts the units by much: without them a half is widened, multiplied as fp32 and
+// narrowed again. So the choice needs no benchmark, and the same job is the same job at every start.
 PrecisionChoice choose_precision(Precision asked, bool strict, const MachineFacts& facts, bool on_cpu) {
   PrecisionChoice choice{asked, ""};
   if (!on_cpu || asked == Precision::Fp32) return choice;
-  const double fp32 = facts.gemm_fp32_gflops, fp16 = facts.gemm_fp16_gflops, bf16 = facts.gemm_bf16_gflops;
-  if (fp32 <= 0) return choice;  // not measured: nothing to judge by
-  const double asked_rate = asked == Precision::Fp16Mixed ? fp16 : bf16;
-  if (asked_rate >= fp32) return choice;
-  const std::string measured = fmt::format("{} runs at {:.0f} GFLOP/s on this machine, fp32 at {:.0f}",
-                                           asked == Precision::Fp16Mixed ? "fp16" : "bf16", asked_rate, fp32);
-  if (asked == Precision::Fp16Mixed && !strict) {
-    choice.precision = bf16 > fp32 ? Precision::Bf16Mixed : Precision::Fp32;
-    choice.warning = fmt::format("precision 16-mixed became {}: {} (trainer.precision_strict: true runs it as asked).",
-                                 precision_name(choice.precision), measured);
+  const bool half = asked == Precision::Fp16Mixed;
+  if (half ? device::has_fp16_units(facts) : device::has_bf16_units(facts)) return choice;
+  const std::string lacking = fmt::format("this processor has no {} units", half ? "fp16" : "bf16");
+  if (half && !strict) {
+    choice.precision = device::has_bf16_units(facts) ? Precision::Bf16Mixed : Precision::Fp32;
+    choice.warning =
+        fmt::format("precision 16-mixed became {}: {}{} (trainer.precision_strict: true runs it as asked).",
+                    precision_name(choice.precision), lacking, device::has_bf16_units(facts) ? ", but bf16 units" : "");
   } else {
-    choice.warning = fmt::format("precision {} is slower here: {}.", precision_name(asked), measured);
+    choice.warning = fmt::format("precision {} is slower than 32-true here: {}.", precision_name(asked), lacking);
   }
   return choice;
 }

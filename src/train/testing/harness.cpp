@@ -86,8 +86,8 @@ std::unique_ptr<Job> make_job(const std::vector<std::string>& overrides) {
   source.overrides.insert(source.overrides.end(), overrides.begin(), overrides.end());
   MachineFacts machine;
   machine.allowed_cpus = machine.logical_cpus = 2;
-  machine.gemm_fp32_gflops = machine.gemm_bf16_gflops = machine.gemm_fp16_gflops =
-      100;  // mixed precision runs as asked
+  machine.gemm_fp32_gflops = 100;
+  machine.avx512_bf16 = machine.avx512_fp16 = true;  // mixed precision runs as asked
   return Job::read(registry(), source, machine);
 }
 
