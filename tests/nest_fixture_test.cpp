@@ -29,7 +29,7 @@ train::ProbeResult probe(const fs::path& folder, const std::string& fused, fs::p
   source.overrides = {"model.optim.name=adamw", "model.optim.lr=1e-3", "model.optim.betas=[0.9,0.98]",
                       "model.optim.weight_decay=1e-3", "model.fused_kernels=" + fused};
   train::JobOptions options;
-  options.needs_data = options.measure_rates = false;
+  options.needs_data = false;
   const auto job = train::Job::read(registry, source, device::read_machine_facts(), options);
   if (weights.empty()) weights = folder / "weights.safetensors";
   return train::run_probe(*job, {weights, folder / "batch.safetensors", 5});

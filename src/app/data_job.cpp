@@ -57,9 +57,7 @@ DataJob read_data_job(const DataArguments& arguments, const CLI::App& command) {
   if (!is_whole_job(source)) return read_bare_data_set(arguments, source);
   task::Registry registry;
   models::register_all(registry);
-  train::JobOptions options;
-  options.measure_rates = false;
-  const auto job = train::Job::read(registry, source, device::read_machine_facts(), options);
+  const auto job = train::Job::read(registry, source, device::read_machine_facts());
   const auto task = train::build_within_limit(*job);
   DataJob result;
   result.dataset = arguments.validation ? job->validation_ds() : job->train_ds();

@@ -86,9 +86,7 @@ struct Planned {
 
 Planned plan_job(const JobSource& jobs, const task::Task& task, const Setting& setting) {
   Planned p;
-  train::JobOptions options;
-  options.measure_rates = false;
-  p.job = train::Job::read(jobs.registry, jobs.with(setting), jobs.machine, options);
+  p.job = train::Job::read(jobs.registry, jobs.with(setting), jobs.machine);
   p.needs = p.job->task_needs(task, train::Job::Part::Train);
   p.data = data::open_data(p.job->train_ds(), p.needs);
   p.planner = data::make_planner(p.job->train_ds(), p.needs, p.data);

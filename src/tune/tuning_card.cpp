@@ -33,10 +33,8 @@ std::string Tuning::card_refusal(const Setting& values) const {
   std::string why = setting_refusal(*job_, view_, request_.allow, values);
   if (!why.empty()) return why;
   try {
-    train::JobOptions options;
-    options.measure_rates = false;
     const QuietLog quiet;
-    train::Job::read(jobs_.registry, jobs_.with(values), jobs_.machine, options);
+    train::Job::read(jobs_.registry, jobs_.with(values), jobs_.machine);
   } catch (const Error& error) {
     why = error.what();
   }

@@ -22,8 +22,7 @@
 namespace redline::train {
 
 struct JobOptions {
-  bool needs_data = true;     // probe brings its own batch: the train_ds section may be empty
-  bool measure_rates = true;  // when a mixed precision is asked for on CPU, measure whether it pays
+  bool needs_data = true;  // probe brings its own batch: the train_ds section may be empty
 };
 
 class Job {
