@@ -23,7 +23,7 @@ namespace {
 
 struct TrainArguments {
   ConfigArguments config;
-  bool dry_run = false, print_config = false;
+  bool dry_run = false, print_config = false, start_afresh = false;
   std::string trace;
   std::string tune_budget;  // empty: train as asked
   TuneArguments tune;
@@ -79,6 +79,7 @@ void run_train(const TrainArguments& arguments, const CLI::App& command, const G
     return;
   }
   train::RunOptions options;
+  options.start_afresh = arguments.start_afresh;
   if (!arguments.trace.empty()) options.trace = measure::parse_step_range(arguments.trace);
   const train::RunSummary summary = train::run_training(*job, options);
   // Beside the record, so that `redline report` shows what tuning found.
@@ -90,18 +91,22 @@ void run_train(const TrainArguments& arguments, const CLI::App& command, const G
 
 void add_train_command(CLI::App& program, const Globals& globals) {
   auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* command =
-      program.add_subcommand("train", "Train a job; continues by itself when its run directory has a checkpoint");
+  CLI::App* command = program.add_subcommand("train", "Train a job; the same command continues a run that was stopped");
   add_config_arguments(*command, arguments->config);
   command->add_flag("--dry-run", arguments->dry_run,
                     "Resolve, open the data, run one step, estimate memory; write nothing");
   command->add_flag("--print-config,--print_config", arguments->print_config,
                     "Print the resolved config with the origin of every value, and stop");
+  command->add_flag("--start-afresh", arguments->start_afresh,
+                    "When none of the run's checkpoints can be used: begin at step 0 and keep them under another name");
   command->add_option("--tune", arguments->tune_budget,
                       "Tune for this long first (or use the tune card of an earlier call) and train with the result");
   command->add_option("--allow", arguments->tune.allow, "With --tune: numerics, order, optimisation");
   command->add_option("--memory", arguments->tune.memory, "With --tune: most tensor memory, e.g. 8GiB");
   command->add_option("--trace", arguments->trace, "Write a Chrome/Perfetto trace of some steps: steps=10..20");
+  command->footer(
+      "Where: --run-dir DIR; without it runs/NAME/DATE, where an unfinished run of the same job is continued unless "
+      "--new-run is given. --resume auto|none|PATH says from what.");
   command->callback([arguments, command, &globals] { run_train(*arguments, *command, globals); });
 }
 

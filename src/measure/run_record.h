@@ -17,6 +17,7 @@
 #include "core/machine_facts.h"
 #include "measure/metrics.h"
 #include "measure/phases.h"
+#include "measure/run_lock.h"
 
 namespace redline::measure {
 
@@ -52,8 +53,10 @@ class RunWriter {
  public:
   // Creates or (resume) opens the directory and takes the lock; throws ConfigError when another process holds it, or
   // when it exists with a record and `resume` is false. Writes the event "run.started" (or "run.resumed"). `metrics`
-  // holds the names that metric() accepts: the standard ones and the task's.
-  RunWriter(const std::filesystem::path& directory, bool resume, MetricTable metrics = standard_metrics());
+  // holds the names that metric() accepts: the standard ones and the task's. `held`: the lock, when it was taken
+  // before.
+  RunWriter(const std::filesystem::path& directory, bool resume, MetricTable metrics = standard_metrics(),
+            std::optional<RunLock> held = std::nullopt);
   ~RunWriter();
 
   void write_config(const std::string& resolved_yaml);
@@ -68,6 +71,7 @@ class RunWriter {
   void flush();  // to the kernel: survives a kill of this process
   void sync();   // and to the disk: survives a power cut
   const std::filesystem::path& directory() const;
+  const RunLock& lock() const;
 
  private:
   struct Impl;

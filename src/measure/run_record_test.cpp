@@ -236,6 +236,37 @@ TEST_F(RunDirectory, TheLockEndsWithItsHolder) {
   close(ready[1]);
 }
 
+TEST_F(RunDirectory, ALockKnowsWhetherItsPathStillLeadsToIt) {
+  std::filesystem::create_directories(run_);
+  const RunLock lock(run_);
+  EXPECT_TRUE(lock.in_place());
+  std::filesystem::rename(run_, root_ / "moved");
+  EXPECT_FALSE(lock.in_place());
+  std::filesystem::create_directories(run_);
+  const RunLock other(run_);  // another run at the same path
+  EXPECT_TRUE(other.in_place());
+  EXPECT_FALSE(lock.in_place());
+  std::filesystem::remove(run_ / "lock");
+  EXPECT_FALSE(other.in_place());
+}
+
+TEST_F(RunDirectory, AQuietLockLeavesNoTrace) {
+  std::filesystem::create_directories(run_);
+  std::string holder;
+  {
+    const RunLock lock = RunLock::quietly(run_);
+    EXPECT_FALSE(RunLock::if_free(run_, holder).has_value());
+    EXPECT_THAT(error_of([&] { RunLock again(run_); }, ExitCode::Usage), HasSubstr("in use by another process"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(run_ / "lock"));
+  { RunLock announced(run_); }
+  const std::string text = read_file(run_ / "lock");
+  EXPECT_THAT(text, HasSubstr("process " + std::to_string(::getpid())));
+  { const RunLock lock = RunLock::quietly(run_); }
+  EXPECT_EQ(read_file(run_ / "lock"), text);
+  EXPECT_TRUE(RunLock::if_free(run_, holder).has_value());
+}
+
 TEST_F(RunDirectory, AReadOnlyFolderIsADiskError) {
   const auto folder = root_ / "read_only";
   std::filesystem::create_directory(folder);

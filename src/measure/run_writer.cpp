@@ -58,13 +58,14 @@ struct RunWriter::Impl {
   std::string pending;  // encoded rows
   int64_t last_write_ns = now_ns();
 
-  Impl(const std::filesystem::path& chosen, bool resume, MetricTable table)
+  Impl(const std::filesystem::path& chosen, bool resume, MetricTable table, std::optional<RunLock> held)
       : directory(chosen),
         metrics(std::move(table)),
-        lock(chosen),
+        lock(held ? std::move(*held) : RunLock(chosen)),
         resumed(check_existing(chosen, resume)),
         events(chosen / "events.jsonl"),
         metric_lines(chosen / "metrics.jsonl") {
+    lock.announce();
     if (!resumed) {  // left by a run that was killed before its record existed
       events.truncate(0);
       metric_lines.truncate(0);
@@ -104,9 +105,10 @@ struct RunWriter::Impl {
   }
 };
 
-RunWriter::RunWriter(const std::filesystem::path& directory, bool resume, MetricTable metrics) {
+RunWriter::RunWriter(const std::filesystem::path& directory, bool resume, MetricTable metrics,
+                     std::optional<RunLock> held) {
   make_run_directory(directory);
-  impl_ = std::make_unique<Impl>(directory, resume, std::move(metrics));
+  impl_ = std::make_unique<Impl>(directory, resume, std::move(metrics), std::move(held));
   char host[256] = "unknown";
   ::gethostname(host, sizeof(host) - 1);
   event(impl_->resumed ? "run.resumed" : "run.started", {{"process", int64_t{::getpid()}},
@@ -171,6 +173,8 @@ void RunWriter::sync() {
 }
 
 const std::filesystem::path& RunWriter::directory() const { return impl_->directory; }
+
+const RunLock& RunWriter::lock() const { return impl_->lock; }
 
 std::filesystem::path dated_run_directory(const std::filesystem::path& base, const std::string& name) {
   const std::filesystem::path dated = (name.empty() ? base : base / name) / local_date_for_path();

@@ -6,7 +6,8 @@ list(APPEND TRAIN_SOURCES
   loop/step_compute.cpp loop/step_feed.cpp loop/trainer.cpp loop/trainer_repair.cpp loop/trainer_step.cpp loop/validation.cpp
   optim/adam_kernel.cpp optim/ema.cpp optim/gradients.cpp optim/loss_scaler.cpp optim/optimizer.cpp optim/parameter_rules.cpp optim/schedule.cpp
   options/exp_manager_options.cpp options/optim_options.cpp options/trainer_options.cpp
-  run/evaluate.cpp run/predictions_parquet.cpp run/probe.cpp run/run_observer.cpp run/training_run.cpp run/trial.cpp)
+  run/evaluate.cpp run/predictions_parquet.cpp run/probe.cpp run/rescue.cpp run/run_observer.cpp run/run_place.cpp run/run_state.cpp
+  run/training_run.cpp run/trial.cpp)
 list(APPEND TRAIN_TESTS
   loop/cadence_test.cpp loop/precision_guard_test.cpp loop/watches_test.cpp
   optim/loss_scaler_test.cpp optim/optimizer_test.cpp optim/schedule_test.cpp)

@@ -113,15 +113,39 @@ DamagedError::DamagedError(Damage damage)
                       ". Resume from another generation (redline verify lists them)."),
       damage_(std::move(damage)) {}
 
+bool is_damage(int error) { return error == ENOENT || error == ENOTDIR || error == EISDIR; }
+
+void throw_reading_error(const std::filesystem::path& path, int error) {
+  std::string next = "check the disk and its mount, then start again";
+  if (error == ENOENT || error == ENOTDIR) next = "check the path";
+  if (error == EACCES || error == EPERM) next = "change its permissions, or run as a user who may read it";
+  if (error == EMFILE || error == ENFILE) next = "raise the limit of open files (ulimit -n)";
+  if (error == ENOMEM) next = "free memory, then start again";
+  throw DiskError("Cannot read '" + printable(path.string()) + "': " + std::generic_category().message(error) + "; " +
+                  next + ". Nothing was changed.");
+}
+
+std::atomic<ReadingFault> reading_fault{nullptr};
+
+int injected_error(const std::filesystem::path& path) {
+  const ReadingFault fault = reading_fault.load(std::memory_order_relaxed);
+  return fault == nullptr ? 0 : fault(path);
+}
+
 InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
+  if (const int error = injected_error(path_)) throw_reading_error(path_, error);
   // Non-blocking so that a FIFO in the place of a checkpoint cannot hang us; it has no effect on regular files.
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor_ < 0) {
-    throw DiskError("Cannot open '" + printable(path_.string()) + "': " + std::generic_category().message(errno) +
-                    "; check the path.");
-  }
+  do {
+    descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  } while (descriptor_ < 0 && errno == EINTR);
+  if (descriptor_ < 0) throw_reading_error(path_, errno);
   struct stat facts {};
-  if (::fstat(descriptor_, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+  if (::fstat(descriptor_, &facts) != 0) {
+    const int error = errno;
+    ::close(descriptor_);
+    throw_reading_error(path_, error);
+  }
+  if (!S_ISREG(facts.st_mode)) {
     ::close(descriptor_);
     throw CheckpointError("'" + printable(path_.string()) +
                           "' is not a regular file; give the path of a checkpoint file.");
@@ -133,12 +157,10 @@ InputFile::~InputFile() { ::close(descriptor_); }
 
 void InputFile::read(uint64_t offset, std::span<std::byte> target) const {
   while (!target.empty()) {
+    if (const int error = injected_error(path_)) throw_reading_error(path_, error);
     const ssize_t got = ::pread(descriptor_, target.data(), target.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      throw DiskError("Cannot read '" + printable(path_.string()) + "' at byte " + std::to_string(offset) + ": " +
-                      std::generic_category().message(errno) + "; check the disk.");
-    }
+    if (got < 0) throw_reading_error(path_, errno);
     if (got == 0) throw DamagedError({path_, offset / kBlockBytes, "the file ends at byte " + std::to_string(offset)});
     offset += static_cast<uint64_t>(got);
     target = target.subspan(static_cast<size_t>(got));

@@ -3,6 +3,7 @@
 // file is broken.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -41,6 +42,17 @@ class DamagedError : public CheckpointError {
  private:
   Damage damage_;
 };
+
+// What an errno of the reading side means for a generation that names the file: missing, or a directory in its place,
+// is damage. Everything else (EIO, ESTALE, EMFILE, EACCES, ENOMEM, …) may be over in a minute and says nothing about
+// the bytes: it is a DiskError, and nothing is renamed because of it.
+bool is_damage(int error);
+[[noreturn]] void throw_reading_error(const std::filesystem::path& path, int error);  // DiskError
+
+// For tests: the errno that looking at, opening or reading this path gives; 0 or null: what the system says.
+using ReadingFault = int (*)(const std::filesystem::path&);
+extern std::atomic<ReadingFault> reading_fault;
+int injected_error(const std::filesystem::path& path);
 
 // A regular file opened for reading. Throws DiskError when it cannot be opened, CheckpointError when it is no regular
 // file.

@@ -2,10 +2,12 @@
 // derived.
 #include "train/checkpoint/generation.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <set>
@@ -36,6 +38,30 @@ std::vector<fs::path> entries_of(const fs::path& directory) {
   for (fs::directory_iterator it(directory, code), end; !code && it != end; it.increment(code))
     found.push_back(it->path());
   return found;
+}
+
+// The same for somebody who concludes from what is not there.
+std::vector<fs::directory_entry> entries_or_error(const fs::path& directory) {
+  std::vector<fs::directory_entry> found;
+  std::error_code code(injected_error(directory), std::generic_category());
+  if (!code) {
+    for (fs::directory_iterator it(directory, code), end; !code && it != end; it.increment(code)) found.push_back(*it);
+  }
+  if (code && code != std::errc::no_such_file_or_directory && code != std::errc::not_a_directory)
+    throw_reading_error(directory, code.value());
+  return found;
+}
+
+// Bytes of a file that a generation must have.
+uint64_t bytes_of_member(const fs::path& path) {
+  struct stat facts {};
+  int error = injected_error(path);
+  if (error == 0 && ::stat(path.c_str(), &facts) != 0) error = errno;
+  if (error == 0 && !S_ISREG(facts.st_mode)) throw DamagedError({path, std::nullopt, "it is not a regular file"});
+  if (is_damage(error))
+    throw DamagedError({path, std::nullopt, "it is missing (" + std::generic_category().message(error) + ")"});
+  if (error != 0) throw_reading_error(path, error);
+  return static_cast<uint64_t>(facts.st_size);
 }
 
 // The files a generation consists of, whole or half-written. A link to a folder is a name like any other.
@@ -99,9 +125,7 @@ void verify_whole_file(const fs::path& path, const FileDigest& digest, VerifyRep
 }
 
 void check_file_size(const fs::path& path, const FileDigest& digest) {
-  std::error_code code;
-  const uint64_t bytes = fs::file_size(path, code);
-  if (code) throw DamagedError({path, std::nullopt, "the file is missing or cannot be read (" + code.message() + ")"});
+  const uint64_t bytes = bytes_of_member(path);
   if (bytes != digest.bytes) {
     throw DamagedError(
         {path, std::min(bytes, digest.bytes) / kBlockBytes,
@@ -129,16 +153,28 @@ std::optional<int64_t> generation_step(const std::string& name) {
 
 std::vector<fs::path> generation_paths(const fs::path& directory) {
   std::vector<std::pair<int64_t, fs::path>> found;
-  std::error_code code;
-  for (fs::directory_iterator it(directory, code), end; !code && it != end; it.increment(code)) {
-    const auto step = generation_step(it->path().filename().string());
-    std::error_code ignored;
-    if (step && it->is_directory(ignored)) found.emplace_back(*step, it->path());
+  for (const fs::directory_entry& entry : entries_or_error(directory)) {
+    const auto step = generation_step(entry.path().filename().string());
+    if (!step) continue;
+    std::error_code code;
+    if (entry.is_directory(code)) found.emplace_back(*step, entry.path());
+    if (code && !is_damage(code.value())) throw_reading_error(entry.path(), code.value());
   }
   std::sort(found.begin(), found.end());
   std::vector<fs::path> paths;
   for (auto& [step, path] : found) paths.push_back(std::move(path));
   return paths;
+}
+
+std::vector<std::string> remains_of_generations(const fs::path& directory) {
+  std::vector<std::string> found;
+  for (const fs::directory_entry& entry : entries_or_error(directory)) {
+    const std::string name = entry.path().filename().string();
+    for (const char* prefix : {"quarantine-step-", "superseded-step-", ".tmp-step-", ".trash-step-"})
+      if (starts_with(name, prefix)) found.push_back(name);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 uint64_t write_generation(const fs::path& directory, const GenerationHead& head, std::span<const GenerationFile> files,
@@ -207,12 +243,11 @@ void remove_leftovers(const fs::path& directory, FileOps& ops) {
 
 Manifest read_manifest(const fs::path& generation) {
   const fs::path path = generation / kManifestName;
-  std::string text;
-  try {
-    text = read_file(path, kManifestLimitBytes);
-  } catch (const DiskError& error) {
-    throw DamagedError({path, std::nullopt, std::string("the manifest cannot be read: ") + error.what()});
-  }
+  const uint64_t bytes = bytes_of_member(path);
+  if (bytes > kManifestLimitBytes)
+    throw DamagedError({path, std::nullopt, "it has " + format_bytes(bytes) + ", more than any manifest"});
+  std::string text(bytes, '\0');
+  InputFile(path).read(0, std::as_writable_bytes(std::span(text)));
   Manifest manifest = parse_manifest(text, path);
   const auto step = generation_step(generation.lexically_normal().filename().string());
   if (step && *step != manifest.step)
@@ -238,8 +273,6 @@ VerifyReport verify_generation(const fs::path& generation, VerifyDepth depth) {
       if (depth == VerifyDepth::Sha256) verify_whole_file(path, digest, report);
     } catch (const DamagedError& error) {
       report.damage.push_back(error.damage());
-    } catch (const DiskError& error) {
-      report.damage.push_back({path, std::nullopt, error.what()});
     }
   }
   for (const fs::path& path : entries_of(generation))

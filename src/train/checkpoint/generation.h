@@ -31,7 +31,12 @@ struct GenerationHead {
 
 std::string generation_name(int64_t step);                        // "step-00012000"
 std::optional<int64_t> generation_step(const std::string& name);  // the reverse; nullopt for anything else
-std::vector<std::filesystem::path> generation_paths(const std::filesystem::path& directory);  // ascending by step
+// Ascending by step; none when the directory does not exist. Throws DiskError when it cannot be looked into: that there
+// is nothing is never concluded from an error.
+std::vector<std::filesystem::path> generation_paths(const std::filesystem::path& directory);
+// What else lies there and came from a checkpoint: quarantine-step-…, superseded-step-… and (half-written or
+// half-removed) .tmp-step-…, .trash-step-…, sorted. Throws as above.
+std::vector<std::string> remains_of_generations(const std::filesystem::path& directory);
 
 // Temporary directory, each file written and synced, the manifest last, its directory synced, renamed, the parent
 // synced. When this returns, the generation survives a power cut. When it throws, the temporary directory is removed if
@@ -48,7 +53,7 @@ std::filesystem::path set_aside(const std::filesystem::path& generation, const s
 void remove_leftovers(const std::filesystem::path& directory, FileOps& ops);
 
 // The manifest, with the step held against the directory's name and the sizes of the files against the disk. Throws
-// DamagedError.
+// DamagedError when something is missing or does not fit, DiskError when that could not be seen (is_damage).
 Manifest read_manifest(const std::filesystem::path& generation);
 
 enum class VerifyDepth { Sizes, Crc, Sha256 };
@@ -58,6 +63,7 @@ struct VerifyReport {
   std::vector<std::string> extra;  // names that the manifest does not know
   uint64_t bytes_read = 0;
 };
+// Throws DiskError when a file could not be read: that is no result about the file.
 VerifyReport verify_generation(const std::filesystem::path& generation, VerifyDepth depth);
 
 }  // namespace redline::train

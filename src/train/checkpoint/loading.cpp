@@ -1,6 +1,8 @@
 // See loading.h. Every byte is checked against the manifest on its way into the tensors.
 #include "train/checkpoint/loading.h"
 
+#include <cmath>
+
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -12,10 +14,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void throw_none_usable(const fs::path& directory, size_t damaged, const std::string& first) {
-  throw CheckpointError("None of the " + std::to_string(damaged) + " checkpoints in '" + printable(directory.string()) +
-                        "' can be used; the newest: " + first +
-                        ". Restore one from a copy, or start again in a new run directory.");
+constexpr size_t kNamesShown = 8;
+
+bool is_there(const fs::path& path) {
+  std::error_code code;
+  return fs::exists(path, code) || code;
 }
 
 LoadedCheckpoint load_generation(const fs::path& path) {
@@ -44,29 +47,38 @@ LoadedCheckpoint load_weights_file(const fs::path& path) {
 
 }  // namespace
 
-std::optional<LoadedCheckpoint> load_newest_usable(
-    const fs::path& directory, const std::function<void(const fs::path&, const Damage&)>& on_damage) {
+std::optional<LoadedCheckpoint> newest_whole(const fs::path& directory, const OnDamage& on_damage) {
   const std::vector<fs::path> paths = generation_paths(directory);
-  std::string newest_damage;
   for (size_t i = paths.size(); i-- > 0;) {
-    Damage damage;
+    // One that is gone since the look into the directory was let go by the run that is being read.
     try {
       return load_generation(paths[i]);
     } catch (const DamagedError& error) {
-      damage = error.damage();
-    } catch (const DiskError& error) {
-      damage = {paths[i], std::nullopt, error.what()};
+      if (is_there(paths[i])) on_damage(paths[i], error.damage());
+    } catch (const DiskError&) {
+      if (is_there(paths[i])) throw;
     }
-    if (newest_damage.empty()) newest_damage = damage.sentence();
-    on_damage(paths[i], damage);
   }
-  if (!paths.empty()) throw_none_usable(directory, paths.size(), newest_damage);
   return std::nullopt;
+}
+
+std::optional<LoadedCheckpoint> load_newest_usable(const fs::path& directory, const OnDamage& on_damage) {
+  std::vector<std::pair<fs::path, Damage>> damaged;
+  auto loaded = newest_whole(directory, [&](const fs::path& path, const Damage& damage) {
+    damaged.emplace_back(path, damage);
+    on_damage(path, damage);
+  });
+  if (!loaded && !damaged.empty())
+    throw CheckpointError("None of the " + std::to_string(damaged.size()) + " checkpoints in '" +
+                          printable(directory.string()) + "' can be used. " + what_is_left(directory, damaged) +
+                          " Restore one from a copy, or give another path.");
+  return loaded;
 }
 
 LoadedCheckpoint load_checkpoint(const fs::path& path) {
   std::error_code code;
   if (fs::is_regular_file(path, code)) return load_weights_file(path);
+  if (code && !is_damage(code.value())) throw_reading_error(path, code.value());
   if (!fs::is_directory(path, code)) {
     throw CheckpointError("There is no checkpoint at '" + printable(path.string()) +
                           "'; give a run directory, a step-… directory or a .safetensors file.");
@@ -80,6 +92,46 @@ LoadedCheckpoint load_checkpoint(const fs::path& path) {
   if (loaded) return std::move(*loaded);
   throw CheckpointError("There are no checkpoints in '" + printable(directory.string()) +
                         "'; train first, or give another path.");
+}
+
+std::vector<GenerationInfo> list_generations(const fs::path& directory) {
+  std::vector<GenerationInfo> list;
+  for (const fs::path& path : generation_paths(directory)) {
+    try {
+      const Manifest manifest = read_manifest(path);
+      list.push_back({path, manifest.step, manifest.metric});
+    } catch (const CheckpointError&) {  // damaged or of another version: named when someone tries to load it
+    }
+  }
+  return list;
+}
+
+std::optional<GenerationInfo> best_generation(const fs::path& directory, const std::string& mode) {
+  std::optional<GenerationInfo> best;
+  for (const GenerationInfo& info : list_generations(directory)) {
+    if (!info.metric || std::isnan(*info.metric)) continue;
+    if (!best || (mode == "min" ? *info.metric < *best->metric : *info.metric > *best->metric)) best = info;
+  }
+  return best;
+}
+
+std::string what_is_left(const fs::path& directory, const std::vector<std::pair<fs::path, Damage>>& damaged) {
+  std::vector<std::string> broken;
+  for (const auto& [path, damage] : damaged) {
+    if (broken.size() == kNamesShown) break;
+    broken.push_back(printable(path.filename().string()) + " is damaged (" + damage.sentence() + ")");
+  }
+  std::string text = broken.empty() ? "There is no step-… in it" : join(broken, "; ");
+  if (damaged.size() > broken.size()) text += " and " + std::to_string(damaged.size() - broken.size()) + " more";
+  text += ".";
+  std::vector<std::string> others = remains_of_generations(directory);
+  if (others.empty()) return text;
+  const size_t count = others.size();
+  others.resize(std::min(count, kNamesShown));
+  for (std::string& name : others) name = printable(name);
+  text += " Also there: " + join(others, ", ");
+  if (count > others.size()) text += " and " + std::to_string(count - others.size()) + " more";
+  return text + " (redline verify and --resume take the path of one of them).";
 }
 
 }  // namespace redline::train

@@ -77,6 +77,7 @@ Manifest parse_manifest_json(const OrderedJson& root, const std::filesystem::pat
   if (root.at("block_bytes").get<uint64_t>() != kBlockBytes) refuse_manifest(path, "block_bytes is not 1048576");
   Manifest manifest;
   manifest.step = root.at("step").get<int64_t>();
+  if (manifest.step < 0) refuse_manifest(path, "its step is " + std::to_string(manifest.step) + ", steps count from 0");
   manifest.monitor = root.at("monitor").get<std::string>();
   if (const OrderedJson& metric = root.at("metric"); !metric.is_null()) {
     // Numbers that JSON lacks are texts: "nan", "inf", "-inf".

@@ -10,7 +10,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -101,7 +100,13 @@ struct CheckpointStore::Impl {
     std::error_code code;
     if (!fs::exists(path, code)) return false;
     if (known_steps.contains(step)) return true;
-    const VerifyReport report = verify_generation(path, VerifyDepth::Crc);
+    VerifyReport report;
+    try {
+      report = verify_generation(path, VerifyDepth::Crc);
+    } catch (const DiskError& error) {  // not known to be damaged, so it stays; the write will say what is possible
+      log_warning(std::string("A checkpoint of this step is there and cannot be checked: ") + error.what());
+      return false;
+    }
     if (report.damage.empty()) return true;
     report_damage(report.damage.front(), "It is set aside and written again.");
     quarantine(path);
@@ -111,9 +116,14 @@ struct CheckpointStore::Impl {
   void apply_retention() {
     std::vector<RetainedItem> items;
     std::vector<fs::path> paths;
-    for (const GenerationInfo& info : list_generations()) {
-      items.push_back({info.step, info.metric});
-      paths.push_back(info.path);
+    try {
+      for (const GenerationInfo& info : list_generations(directory)) {
+        items.push_back({info.step, info.metric});
+        paths.push_back(info.path);
+      }
+    } catch (const DiskError& error) {  // the new one is saved; the old ones go another time
+      log_warning_once(std::string("Old checkpoints are kept for now: ") + error.what());
+      return;
     }
     const RetentionPolicy policy{config.keep_last, config.save_top_k, config.max_keep_ckpts, config.mode == "min"};
     for (size_t i : generations_to_remove(items, policy)) {
@@ -125,18 +135,6 @@ struct CheckpointStore::Impl {
       }
       emit("checkpoint.removed", {{"path", paths[i].string()}, {"step", items[i].step}});
     }
-  }
-
-  std::vector<GenerationInfo> list_generations() const {
-    std::vector<GenerationInfo> list;
-    for (const fs::path& path : generation_paths(directory)) {
-      try {
-        const Manifest manifest = read_manifest(path);
-        list.push_back({path, manifest.step, manifest.metric});
-      } catch (const CheckpointError&) {  // damaged or of another version: named when someone tries to load it
-      }
-    }
-    return list;
   }
 
   // Two attempts, the second to new files: after a failed fsync the first ones cannot be trusted, whatever a retry
@@ -326,28 +324,29 @@ double CheckpointStore::last_write_cpu_seconds() const {
 
 std::optional<LoadedCheckpoint> CheckpointStore::load_newest() {
   impl_->wait_for_writer();
-  auto loaded = load_newest_usable(impl_->directory, [&](const fs::path& path, const Damage& damage) {
+  std::vector<std::pair<fs::path, Damage>> damaged;
+  auto loaded = load_newest_usable(
+      impl_->directory, [&](const fs::path& path, const Damage& damage) { damaged.emplace_back(path, damage); });
+  if (loaded) adopt(*loaded, damaged);
+  return loaded;
+}
+
+void CheckpointStore::adopt(const LoadedCheckpoint& loaded, const std::vector<std::pair<fs::path, Damage>>& damaged) {
+  impl_->wait_for_writer();
+  for (const auto& [path, damage] : damaged) {
     impl_->report_damage(damage, "It is set aside, the generation before it is used.");
     impl_->quarantine(path);
-  });
-  if (loaded) impl_->known_steps.insert(loaded->info.step);
-  return loaded;
+  }
+  impl_->known_steps.insert(loaded.info.step);
 }
 
 LoadedCheckpoint CheckpointStore::load(const fs::path& path) { return load_checkpoint(path); }
 
 std::optional<GenerationInfo> CheckpointStore::best() const {
-  std::optional<GenerationInfo> best;
-  for (const GenerationInfo& info : list()) {
-    if (!info.metric || std::isnan(*info.metric)) continue;
-    const bool better =
-        !best || (impl_->config.mode == "min" ? *info.metric < *best->metric : *info.metric > *best->metric);
-    if (better) best = info;
-  }
-  return best;
+  return best_generation(impl_->directory, impl_->config.mode);
 }
 
-std::vector<GenerationInfo> CheckpointStore::list() const { return impl_->list_generations(); }
+std::vector<GenerationInfo> CheckpointStore::list() const { return list_generations(impl_->directory); }
 
 void CheckpointStore::set_aside_after(int64_t step) {
   impl_->wait_for_writer();

@@ -17,6 +17,7 @@
 
 #include "core/file_ops.h"
 #include "measure/run_record.h"
+#include "train/checkpoint/block_reader.h"
 #include "train/checkpoint/options.h"
 #include "train/safetensors.h"
 
@@ -56,8 +57,8 @@ class CheckpointStore {
   // the writer thread (RunWriter::event allows it).
   using EventSink = std::function<void(const std::string& kind, const measure::FieldList& fields)>;
 
-  // Makes `directory` when missing. Leftovers of interrupted saves are removed by the first save, not here, so that
-  // a reader (eval, verify) never writes.
+  // Makes `directory` when missing: for the process that trains; readers use loading.h. Leftovers of interrupted saves
+  // are removed by the first save.
   CheckpointStore(std::filesystem::path directory, CheckpointConfig config, EventSink events = {},
                   FileOps& ops = posix_file_ops());
   ~CheckpointStore();  // waits for the writer; never throws
@@ -82,10 +83,13 @@ class CheckpointStore {
   // Of the writer thread, on a core: what a busy machine can lose to it (IntervalInput::slowdown_seconds).
   double last_write_cpu_seconds() const;
 
-  // The newest generation that verifies (sizes, CRC32C of every block). Damaged ones are named (log and event), renamed
-  // to quarantine-step-… and skipped. nullopt when there is no generation at all; CheckpointError when there are only
-  // damaged ones.
+  // The newest generation that verifies (sizes, CRC32C of every block), and adopt(). nullopt when there is no
+  // generation at all; CheckpointError when there are only damaged ones, which then stay as they are. For reading
+  // alone: loading.h.
   std::optional<LoadedCheckpoint> load_newest();
+  // This run trains on from `loaded`, found by newest_whole: the damaged ones before it are named (log and event) and
+  // renamed to quarantine-step-….
+  void adopt(const LoadedCheckpoint& loaded, const std::vector<std::pair<std::filesystem::path, Damage>>& damaged);
   // One generation directory, or a plain .safetensors file (weights only). Throws CheckpointError naming file and
   // block.
   static LoadedCheckpoint load(const std::filesystem::path& path);

@@ -254,6 +254,34 @@ TEST_F(CheckpointErrors, StopMeansDiskError) {
   }
 }
 
+TEST_F(CheckpointErrors, OnlyWhatIsMissingIsDamage) {
+  for (const int error : {ENOENT, ENOTDIR, EISDIR}) EXPECT_TRUE(is_damage(error)) << error;
+  for (const int error : {0, EIO, ESTALE, EMFILE, ENFILE, EACCES, EPERM, ENOMEM, EINTR, EAGAIN, ETIMEDOUT, ENODEV,
+                          ENXIO, EHOSTDOWN, ENOTCONN, EREMOTEIO, ELOOP, EOVERFLOW, EBADF})
+    EXPECT_FALSE(is_damage(error)) << error;
+}
+
+std::string failing_name;
+int failing_with_eio(const fs::path& path) { return path.filename() == failing_name ? EIO : 0; }
+
+// An old manifest that cannot be read now: the new generation is saved and whole, nothing is removed by guesswork.
+TEST_F(CheckpointErrors, RetentionWaitsForADiskThatCannotBeRead) {
+  ScratchDirectory scratch;
+  CheckpointStore store(scratch / "c", keep_two());
+  store.save_sync(state_at(1), 1);
+  store.save_sync(state_at(2), 2);
+  failing_name = "MANIFEST.json";
+  reading_fault = &failing_with_eio;
+  EXPECT_TRUE(store.save_sync(state_at(3), 3).written);
+  EXPECT_THROW(store.load_newest(), DiskError);
+  EXPECT_THROW(verify_generation(scratch / "c/step-00000003", VerifyDepth::Crc), DiskError);
+  reading_fault = nullptr;
+  EXPECT_FALSE(store.degraded());
+  EXPECT_THAT(names_in(scratch / "c"), ElementsAre("step-00000001", "step-00000002", "step-00000003"));
+  store.save_sync(state_at(4), 4);
+  EXPECT_THAT(names_in(scratch / "c"), ElementsAre("step-00000003", "step-00000004"));
+}
+
 TEST_F(CheckpointErrors, OnlyDamagedGenerationsIsAnError) {
   ScratchDirectory scratch;
   CheckpointStore store(scratch / "c", keep_two());
@@ -267,7 +295,8 @@ TEST_F(CheckpointErrors, OnlyDamagedGenerationsIsAnError) {
     EXPECT_EQ(error.code(), ExitCode::NoCheckpoint);
     EXPECT_THAT(error.what(), HasSubstr("model.safetensors, block 0"));
   }
-  EXPECT_THAT(names_in(scratch / "c"), ElementsAre("quarantine-step-00000001"));
+  EXPECT_THAT(names_in(scratch / "c"), ElementsAre("step-00000001")) << "with nothing to fall back to, nothing moves";
+  EXPECT_THROW(reader.load_newest(), CheckpointError);
   EXPECT_THROW(CheckpointStore::load(scratch / "nothing"), CheckpointError);
   EXPECT_THROW(CheckpointStore::load(scratch / "c"), CheckpointError);
 }

@@ -153,6 +153,12 @@ torch::Device Job::device() const {
 
 std::string Job::config_hash() const { return hex64(resolved_.hash(unhashed_prefixes())); }
 
+std::string Job::request_hash() const {
+  std::vector<std::string> unhashed = unhashed_prefixes();
+  for (const char* limit : {"trainer.max_steps", "trainer.max_epochs", "trainer.max_iters"}) unhashed.push_back(limit);
+  return hex64(bound_.hash(unhashed));
+}
+
 void Job::set_intra_op_threads(int64_t threads) {
   trainer_.intra_op_threads.set(threads);
   resolved_ = config::snapshot(schema_, bound_);

@@ -50,6 +50,9 @@ class Job {
   // Of everything that changes what is computed; not of where it is written, limits of time and memory, or worker
   // counts.
   std::string config_hash() const;
+  // Of what was asked for, before `auto` became a number of this machine, and without the limits of steps and epochs
+  // either: the same command line is the same job also on fewer cores, and one that may train longer is too.
+  std::string request_hash() const;
   uint64_t seed() const { return static_cast<uint64_t>(root_.seed); }
 
   // Weights drawn from the seed; moved to the device and memory format of the run.

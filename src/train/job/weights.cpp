@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "train/checkpoint/store.h"
+#include "train/checkpoint/loading.h"
 
 namespace redline::train {
 
@@ -54,17 +54,10 @@ WeightsReport load_weights(torch::nn::Module& module, const std::map<std::string
 }
 
 std::map<std::string, torch::Tensor> read_weights(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored))
+  std::error_code code;
+  if (!std::filesystem::exists(path, code) && !code)
     throw CheckpointError(fmt::format("There are no weights at {}.", path.string()));
-  NamedTensors model;
-  if (std::filesystem::is_directory(path / "checkpoints", ignored)) {
-    auto newest = CheckpointStore(path / "checkpoints", CheckpointConfig()).load_newest();
-    if (!newest) throw CheckpointError(fmt::format("The run {} has no checkpoint.", path.string()));
-    model = std::move(newest->state.model);
-  } else {
-    model = CheckpointStore::load(path).state.model;
-  }
+  const NamedTensors model = load_checkpoint(path).state.model;
   return {model.begin(), model.end()};
 }
 

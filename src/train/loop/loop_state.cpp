@@ -92,6 +92,13 @@ LoopState LoopState::from_json(const std::string& text) {
     state.intra_op_threads = json.at("numerics").at("intra_op_threads");
     state.numerics = json.at("numerics").at("fingerprint");
     state.config_hash = json.at("config_hash");
+    for (const auto& [name, value] : {std::pair{"step", state.step}, std::pair{"epoch", state.epoch},
+                                      std::pair{"step_in_epoch", state.step_in_epoch}})
+      if (value < 0)
+        throw CheckpointError(fmt::format(
+            "The checkpoint's state.json has {} {}, which no run writes; use another generation (redline verify "
+            "lists them).",
+            name, value));
     state.task_state = json.at("task").dump();
     state.monitor_state = json.at("monitor").dump();
     return state;

@@ -82,6 +82,11 @@ Trainer::Trainer(const Parts& parts, LoopSettings settings)
 
 Trainer::~Trainer() = default;
 
+void Trainer::attach(CheckpointStore* store, LoopObserver* observer) {
+  parts_.store = store;
+  observer_ = observer;
+}
+
 void Trainer::event(const std::string& kind, measure::FieldList fields) const { observer_->event(kind, fields); }
 
 CheckpointState Trainer::state() const {

@@ -107,6 +107,9 @@ class Trainer {
   Trainer(const Parts& parts, LoopSettings settings);
   ~Trainer();
 
+  // For a run that opens its record and its store only after load() has accepted a checkpoint.
+  void attach(CheckpointStore* store, LoopObserver* observer);
+
   // Until a limit, early stopping or a signal. Saves at the end. Throws DivergedError, OutOfMemoryError, and what
   // loader, task or disk throw; the state is then that of the last committed step.
   FitResult fit();

@@ -1,7 +1,5 @@
 #include "train/options/exp_manager_options.h"
 
-#include "measure/run_record.h"
-
 namespace redline::train {
 
 using config::Effect;
@@ -40,6 +38,12 @@ config::Table<ExpManagerConfig> ExpManagerConfig::fields() {
   table.about("Where a run is written and what is written.");
   table.add("exp_dir", &T::exp_dir, "Folder of runs; the run is exp_dir/name.");
   table.add("name", &T::name, "Name of the run; null: the job's name.");
+  table
+      .add(
+          "new_run", &T::new_run,
+          "Without run_dir and exp_dir: a new folder runs/name/date, also when an unfinished run of this job is there.")
+      .effect(Effect::Nothing)
+      .flag("new-run");
   table.add("run_dir", &T::run_dir, "The run's own folder; stronger than exp_dir.")
       .flag("run-dir")
       .alias(".run_dir")
@@ -107,11 +111,10 @@ config::Table<RootConfig> RootConfig::fields() {
   return table;
 }
 
-std::filesystem::path run_directory(const ExpManagerConfig& config, const std::string& job_name) {
+std::optional<std::filesystem::path> named_run_directory(const ExpManagerConfig& config, const std::string& job_name) {
   if (config.run_dir) return *config.run_dir;
-  const std::string name = config.name.value_or(job_name);
-  if (config.exp_dir) return std::filesystem::path(*config.exp_dir) / name;
-  return measure::dated_run_directory("runs", name);
+  if (config.exp_dir) return std::filesystem::path(*config.exp_dir) / config.name.value_or(job_name);
+  return std::nullopt;
 }
 
 }  // namespace redline::train

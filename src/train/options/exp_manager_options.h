@@ -38,9 +38,12 @@ struct ExpManagerConfig {
   bool create_early_stopping_callback = false;
   EarlyStoppingConfig early_stopping_callback_params;
   EmaConfig ema;
-  bool resume_if_exists = true;
+  bool resume_if_exists = true, new_run = false;
   std::optional<std::string> resume;
   static config::Table<ExpManagerConfig> fields();
+  std::string resume_word() const { return resume.value_or(resume_if_exists ? "auto" : "none"); }
+  bool resumes_by_itself() const { return resume_word() == "auto" || resume_word() == "true"; }
+  bool never_resumes() const { return resume_word() == "none" || resume_word() == "false"; }
 };
 
 // The keys at the root of a job.
@@ -53,7 +56,7 @@ struct RootConfig {
   static config::Table<RootConfig> fields();
 };
 
-// run_dir; else exp_dir/name; else runs/<name>/<date>, which is always new.
-std::filesystem::path run_directory(const ExpManagerConfig& config, const std::string& job_name);
+// run_dir; else exp_dir/name; nullopt when the run is one of runs/<name>/<date> (train/run/run_place.h).
+std::optional<std::filesystem::path> named_run_directory(const ExpManagerConfig& config, const std::string& job_name);
 
 }  // namespace redline::train

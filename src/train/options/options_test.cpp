@@ -188,10 +188,12 @@ TEST(OptimOptions, CustomKeys) {
 }
 
 TEST(ExpManagerOptions, TheRunDirectory) {
-  EXPECT_EQ(run_directory(Bound({"--run-dir", "a/b"}).exp, "job"), "a/b");
-  EXPECT_EQ(run_directory(Bound({"exp_manager.exp_dir=out", "exp_manager.name=n"}).exp, "job"), "out/n");
-  EXPECT_EQ(run_directory(Bound({"exp_manager.exp_dir=out"}).exp, "job"), "out/job");
-  EXPECT_THAT(run_directory(Bound({}).exp, "job").string(), ::testing::StartsWith("runs/job"));
+  EXPECT_EQ(named_run_directory(Bound({"--run-dir", "a/b"}).exp, "job"), "a/b");
+  EXPECT_EQ(named_run_directory(Bound({"exp_manager.exp_dir=out", "exp_manager.name=n"}).exp, "job"), "out/n");
+  EXPECT_EQ(named_run_directory(Bound({"exp_manager.exp_dir=out"}).exp, "job"), "out/job");
+  EXPECT_EQ(named_run_directory(Bound({}).exp, "job"), std::nullopt);
+  EXPECT_TRUE(Bound({"--new-run"}).exp.new_run);
+  EXPECT_FALSE(Bound({}).exp.new_run);
 }
 
 }  // namespace

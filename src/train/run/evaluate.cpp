@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "train/checkpoint/loading.h"
 #include "train/job/weights.h"
 #include "train/loop/batches.h"
 #include "train/loop/step_compute.h"
@@ -38,18 +39,16 @@ ChosenWeights choose_weights(const std::filesystem::path& run, const std::string
   ChosenWeights chosen;
   CheckpointState state;
   if (which == "last" || which == "best") {
-    CheckpointStore store(run / "checkpoints", config.checkpoint_callback_params);
     std::optional<LoadedCheckpoint> loaded;
     if (which == "best") {
-      const auto best = store.best();
+      const auto best = best_generation(run / "checkpoints", config.checkpoint_callback_params.mode);
       if (!best)
         throw CheckpointError(fmt::format("The run {} has no checkpoint with the metric '{}'; use --checkpoint last.",
                                           run.string(), config.checkpoint_callback_params.monitor));
       loaded = CheckpointStore::load(best->path);
     } else {
-      loaded = store.load_newest();
+      loaded = load_checkpoint(run / "checkpoints");
     }
-    if (!loaded) throw CheckpointError(fmt::format("The run {} has no checkpoint.", run.string()));
     chosen.path = loaded->info.path;
     chosen.step = loaded->info.step;
     state = std::move(loaded->state);

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/time.h"
+#include "train/run/rescue.h"
 
 namespace redline::train {
 
@@ -35,6 +36,7 @@ void RunObserver::config(const std::string& yaml) {
 }
 
 void RunObserver::metrics(const LogValues& values) {
+  require_in_place(writer_.lock(), writer_.directory());
   writer_.metrics(values.step, values.metrics);
   if (tensorboard_) tensorboard_->scalars(values.step, values.metrics);
   if (csv_) csv_->row(values.step, values.metrics);
@@ -75,6 +77,7 @@ void RunObserver::monitored(const LogValues& values, const std::vector<std::stri
 }
 
 void RunObserver::before_save() {
+  require_in_place(writer_.lock(), writer_.directory());
   if (sample_log_) sample_log_->flush();
   writer_.flush();
 }

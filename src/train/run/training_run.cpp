@@ -4,46 +4,100 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/file_ops.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "device/memory.h"
 #include "device/process_memory.h"
 #include "device/threads.h"
 #include "measure/step_clock.h"
-#include "train/checkpoint/generation.h"
+#include "train/checkpoint/loading.h"
 #include "train/job/summary.h"
 #include "train/job/weights.h"
 #include "train/loop/batches.h"
 #include "train/loop/signals.h"
+#include "train/run/rescue.h"
 #include "train/run/run_observer.h"
+#include "train/run/run_place.h"
+#include "train/run/run_state.h"
 
 namespace redline::train {
 
 namespace {
 
-std::string resume_word(const ExpManagerConfig& config) {
-  return config.resume.value_or(config.resume_if_exists ? "auto" : "none");
-}
-bool resumes_by_itself(const std::string& word) { return word == "auto" || word == "true"; }
-bool never_resumes(const std::string& word) { return word == "none" || word == "false"; }
+// What a run begins with. Found without a byte written, so that a refusal leaves everything as it is.
+struct Beginning {
+  std::optional<LoadedCheckpoint> loaded;
+  std::vector<std::pair<std::filesystem::path, Damage>> damaged;  // newer ones of its own
+  bool own = false;                                               // loaded is the newest of the run itself
+  bool abandons = false;                                          // its own are all unusable, and that was accepted
+};
 
-// A checkpoint asked for by path; nullopt when none was.
-std::optional<LoadedCheckpoint> load_asked_checkpoint(const ExpManagerConfig& config) {
-  const std::string resume = resume_word(config);
-  if (resumes_by_itself(resume) || never_resumes(resume)) return std::nullopt;
+// A checkpoint asked for by path.
+LoadedCheckpoint load_asked_checkpoint(const std::string& resume) {
   std::filesystem::path path = std::filesystem::path(resume).lexically_normal();
   if (path.filename().empty()) path = path.parent_path();  // a slash at the end
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path / "checkpoints", ignored)) {
-    auto newest = CheckpointStore(path / "checkpoints", CheckpointConfig()).load_newest();
-    if (!newest) throw CheckpointError(fmt::format("The run {} has no checkpoint to resume from.", path.string()));
-    return newest;
-  }
   LoadedCheckpoint loaded = CheckpointStore::load(path);
   if (loaded.state.state_json.empty())
     throw CheckpointError(fmt::format(
         "{} holds weights only, so there is nothing to resume; use load_from to start from weights.", path.string()));
   return loaded;
+}
+
+[[noreturn]] void refuse_to_start_again(const std::filesystem::path& run, const Beginning& found) {
+  const std::filesystem::path folder = run / "checkpoints";
+  std::error_code ignored;
+  throw CheckpointError(fmt::format(
+      "The run '{}' has had checkpoints and none of them can be used, so it is not started again from step 0. {} "
+      "Restore one from a copy; or --start-afresh begins at step 0 and keeps what is there as checkpoints.abandoned.",
+      printable(run.string()),
+      std::filesystem::is_directory(folder, ignored) || !found.damaged.empty() ? what_is_left(folder, found.damaged)
+                                                                               : "Its folder 'checkpoints' is gone."));
+}
+
+Beginning find_beginning(const ExpManagerConfig& exp, const RunPlace& place, const RunOptions& options) {
+  Beginning found;
+  const std::filesystem::path& run = place.directory();
+  if (exp.never_resumes()) {
+    if (place.existed() && !measure::has_run_record(run) && ever_had_checkpoint(run))
+      throw ConfigError(
+          fmt::format("The run directory '{}' already holds checkpoints; choose another --run-dir, or continue with "
+                      "--resume auto.",
+                      printable(run.string())));
+    return found;
+  }
+  if (!exp.resumes_by_itself()) {
+    found.loaded = load_asked_checkpoint(exp.resume_word());
+    return found;
+  }
+  if (!place.existed()) return found;
+  found.loaded = newest_whole(run / "checkpoints", [&](const std::filesystem::path& path, const Damage& damage) {
+    found.damaged.emplace_back(path, damage);
+  });
+  found.own = found.loaded.has_value();
+  if (found.own && options.start_afresh)
+    log_warning(fmt::format("--start-afresh has no effect: {} can be used, so the run continues from it.",
+                            found.loaded->info.path.string()));
+  if (found.own || !ever_had_checkpoint(run)) return found;
+  if (!options.start_afresh) refuse_to_start_again(run, found);
+  found.abandons = true;
+  return found;
+}
+
+// The whole folder gets another name: nothing in it is lost, and nothing in it speaks against the new start.
+void abandon_checkpoints(const std::filesystem::path& run, measure::RunWriter& writer) {
+  const std::filesystem::path folder = run / "checkpoints";
+  std::filesystem::path kept = run / "checkpoints.abandoned";
+  std::error_code code;
+  for (int i = 2; std::filesystem::exists(kept, code); ++i) kept = run / fmt::format("checkpoints.abandoned-{}", i);
+  const bool there = std::filesystem::exists(folder, code);
+  if (there) {
+    posix_file_ops().rename(folder, kept);
+    posix_file_ops().sync_directory(run);
+  }
+  writer.event("run.afresh", {{"kept_as", there ? kept.string() : std::string()}});
+  log_warning(fmt::format("Starting afresh at step 0{}.",
+                          there ? "; the checkpoints that cannot be used are kept in " + kept.string() : ""));
 }
 
 // Generations of this run that are newer than the one asked for belong to a future that will not come.
@@ -53,15 +107,16 @@ void set_aside_later_ones(CheckpointStore& store, const LoadedCheckpoint& asked)
     store.set_aside_after(asked.info.step);
 }
 
-bool starts_afresh(const ExpManagerConfig& config, const std::filesystem::path& directory) {
-  if (never_resumes(resume_word(config))) return true;
-  if (!resumes_by_itself(resume_word(config))) return false;
-  return !config.create_checkpoint_callback || generation_paths(directory / "checkpoints").empty();
-}
-
 // What the first start resolved from its machine stays, so that the run continues bit by bit.
 void take_resolved_values(Job& job, const LoopState& state) {
-  if (job.threads_were_auto() && state.intra_op_threads > 0) job.set_intra_op_threads(state.intra_op_threads);
+  if (job.threads_were_auto() && state.intra_op_threads > 0) {
+    job.set_intra_op_threads(state.intra_op_threads);
+    if (state.intra_op_threads > job.machine().allowed_cpus)
+      log_warning(fmt::format(
+          "The run was started with {} intra-op threads and keeps them, but this process may use {} cores: threads "
+          "will wait for each other. trainer.intra_op_threads={} avoids that; the run then continues within rounding.",
+          state.intra_op_threads, job.machine().allowed_cpus, job.machine().allowed_cpus));
+  }
   if (job.precision_was_chosen()) job.set_precision(state.precision_name);
 }
 
@@ -168,36 +223,78 @@ void prepare_process(const Job& job) {
 
 namespace {
 
+// Whether the job itself said that this is the end: what was stopped from outside, or by a limit of time before its
+// last step, is continued by the same command.
+bool came_to_its_end(const Job& job, const FitResult& fit) {
+  if (fit.stop_signal != 0) return false;
+  if (fit.stop == StopReason::MaxTime) return job.trainer().max_steps < 0 && job.trainer().max_epochs < 0;
+  return true;
+}
+
+std::string end_reason(const FitResult& fit) {
+  if (fit.stop_signal != 0) return signal_text(fit.stop_signal);
+  return fit.early_stop.empty() ? std::string(stop_reason_text(fit.stop)) : std::string("early_stopping");
+}
+
+std::string how_to_continue(const ExpManagerConfig& exp, const std::filesystem::path& directory) {
+  if (!exp.create_checkpoint_callback) return "; nothing was saved, as exp_manager.create_checkpoint_callback is false";
+  if (exp.resumes_by_itself() && (!exp.new_run || exp.run_dir || exp.exp_dir))
+    return ", saved; run the same command again to continue";
+  return fmt::format(", saved; to continue, run it again with --run-dir {} --resume auto", directory.string());
+}
+
+void say_continuing(const RunPlace& place, const std::optional<LoadedCheckpoint>& loaded) {
+  if (!place.found()) return;
+  const std::string where =
+      loaded ? fmt::format("stopped at step {}", loaded->info.step) : "stopped before its first checkpoint";
+  log_info(fmt::format("Continuing {} ({}); --new-run starts another.", place.directory().string(), where));
+}
+
 RunSummary run_job(Job& job, const RunOptions& options) {
   const ExpManagerConfig& exp = job.exp_manager();
   RunSummary summary;
-  summary.directory = run_directory(exp, job.root().name);
   const SignalScope signals;
-  const bool keeps = exp.create_checkpoint_callback;
+  RunPlace place = RunPlace::choose(job);
+  summary.directory = place.directory();
 
+  // First everything that can refuse, and nothing written; the record is opened when the job has been accepted.
   std::unique_ptr<task::Task> task = build_within_limit(job);
   const auto train = job.build_loader(*task, Job::Part::Train, summary.directory);
   const auto validation = job.build_loader(*task, Job::Part::Validation, summary.directory);
-  make_loop_settings(job, *task, *train);  // a job that cannot run is refused before anything is written
-  if (starts_afresh(exp, summary.directory)) load_initial_weights(job, *task);
-  std::optional<LoadedCheckpoint> loaded = load_asked_checkpoint(exp);
-  measure::RunWriter writer(summary.directory, /*resume=*/!never_resumes(resume_word(exp)), metric_table(*task));
-  std::unique_ptr<CheckpointStore> store;
-  if (keeps)
-    store = std::make_unique<CheckpointStore>(
-        summary.directory / "checkpoints", exp.checkpoint_callback_params,
-        [&writer](const std::string& kind, const measure::FieldList& fields) { writer.event(kind, fields); });
-  if (loaded && store) set_aside_later_ones(*store, *loaded);
-  if (store && resumes_by_itself(resume_word(exp))) loaded = store->load_newest();
+  make_loop_settings(job, *task, *train);  // refuses a job that cannot run
+  Beginning begin = find_beginning(exp, place, options);
+  const std::optional<LoadedCheckpoint>& loaded = begin.loaded;
+  if (!loaded) load_initial_weights(job, *task);
+  say_continuing(place, loaded);
   if (loaded) take_resolved_values(job, LoopState::from_json(loaded->state.state_json));
   prepare_process(job);
-  writer.write_config(job.resolved().dump_yaml());
-  writer.write_machine(job.machine());
-
   std::vector<std::string> notes;
   LoopSettings settings = make_loop_settings(job, *task, *train, &notes);
   settings.plot_directory = (summary.directory / "plots").string();
   if (settings.device.is_cpu()) settings.process_bytes = device::system_available_bytes() + device::process_rss_bytes();
+  device::CopyStream stream(settings.device.str());
+  Trainer trainer({*task, *train, validation.get(), nullptr, nullptr, &stream}, settings);
+  if (loaded) trainer.load(loaded->state);
+
+  measure::RunWriter writer(summary.directory, /*resume=*/!exp.never_resumes(), metric_table(*task), place.keep());
+  if (begin.abandons) abandon_checkpoints(summary.directory, writer);
+  const bool checkpointed = place.existed() && !begin.abandons && ever_had_checkpoint(summary.directory);
+  RunStateFile run_state(summary.directory, {job.request_hash(), checkpointed, ""});
+  InPlaceFileOps ops(posix_file_ops(), writer.lock(), summary.directory);
+  std::unique_ptr<CheckpointStore> store;
+  if (exp.create_checkpoint_callback)
+    store = std::make_unique<CheckpointStore>(
+        summary.directory / "checkpoints", exp.checkpoint_callback_params,
+        [&](const std::string& kind, const measure::FieldList& fields) {
+          writer.event(kind, fields);
+          if (kind == "checkpoint.saved") run_state.checkpointed();
+        },
+        ops);
+  if (loaded && store && begin.own) store->adopt(*loaded, begin.damaged);
+  if (loaded && store && !begin.own) set_aside_later_ones(*store, *loaded);
+  writer.write_config(job.resolved().dump_yaml());
+  writer.write_machine(job.machine());
+
   for (const std::string& note : notes) log_warning(note);
   RunObserverSettings watch{exp.create_tensorboard_logger,
                             exp.create_csv_logger,
@@ -208,40 +305,43 @@ RunSummary run_job(Job& job, const RunOptions& options) {
                             total_steps(settings, limited_steps(train->steps_per_epoch(), settings.limit_train_batches,
                                                                 job.trainer().accumulate_grad_batches))};
   RunObserver observer(writer, *task, watch);
-  device::CopyStream stream(settings.device.str());
-  Trainer trainer({*task, *train, validation.get(), store.get(), &observer, &stream}, settings);
   observer.watch(trainer.clock());
   observer.config(job.resolved().dump_yaml());
+  trainer.attach(store.get(), &observer);
   if (loaded) {
-    trainer.load(loaded->state);
     summary.started_at_step = trainer.position().step;
     say_what_differs(job, trainer.position());
     writer.event("resumed", {{"step", trainer.position().step}, {"from", loaded->info.path.string()}});
     log_info(fmt::format("Resuming from {} at step {}.", loaded->info.path.string(), trainer.position().step));
   }
+  begin = {};  // the tensors are in the trainer
   say_start(job, *task, trainer, settings, summary.directory);
   writer.event("loop.cost", {{"phase_scope_ns", measure::calibrate_scope_ns()}});
+  const auto rescue_if_moved = [&] {
+    if (!writer.lock().in_place())
+      rescue(summary.directory, job.resolved().dump_yaml(), job.request_hash(), trainer.state(),
+             trainer.position().step);
+  };
   try {
     summary.fit = trainer.fit();
   } catch (...) {
     observer.finish();
+    rescue_if_moved();
     throw;
   }
   observer.finish();
+  rescue_if_moved();
   say_end(summary.fit, summary.started_at_step, summary.directory);
-  writer.event("run.ended",
-               {{"step", summary.fit.steps},
-                {"why", summary.fit.stop_signal != 0      ? signal_text(summary.fit.stop_signal)
-                        : !summary.fit.early_stop.empty() ? std::string("early_stopping")
-                                                          : std::string(stop_reason_text(summary.fit.stop))}});
+  writer.event("run.ended", {{"step", summary.fit.steps}, {"why", end_reason(summary.fit)}});
   summary.degraded = store != nullptr && store->degraded();
   if (summary.degraded)
     throw DiskError(
         "Training ended, but the last checkpoints could not be written; the newest good one is older than the end of "
         "the run.");
+  if (came_to_its_end(job, summary.fit)) run_state.ended(end_reason(summary.fit));
   if (summary.fit.stop_signal != 0)
-    throw PreemptedError(fmt::format("Stopped by {} at step {}{}; run the same command again to continue.",
-                                     signal_text(summary.fit.stop_signal), summary.fit.steps, keeps ? ", saved" : ""));
+    throw PreemptedError(fmt::format("Stopped by {} at step {}{}.", signal_text(summary.fit.stop_signal),
+                                     summary.fit.steps, how_to_continue(exp, summary.directory)));
   return summary;
 }
 

@@ -11,7 +11,8 @@
 namespace redline::train {
 
 struct RunOptions {
-  bool dry_run = false;
+  // A run whose checkpoints can all not be used begins at step 0 and keeps them under another name; refused without.
+  bool start_afresh = false;
   std::optional<measure::StepRange> trace;
 };
 
@@ -23,7 +24,9 @@ struct RunSummary {
 };
 
 // Sets threads, determinism and the memory limit of the process. Throws what the rooms throw; PreemptedError after a
-// signal (the state is saved, the same command continues), DiskError at the end when checkpoints could not be written.
+// signal (the state is saved, the same command continues), DiskError at the end when checkpoints could not be written,
+// or when the run directory was taken away (the state is then in the place that it names). A job or a resume that is
+// refused leaves the run directory as it was, byte for byte.
 RunSummary run_training(Job& job, const RunOptions& options);
 
 // Resolve, open the data, one batch through forward and backward of a copy, memory estimate: the sentences to print.

@@ -13,12 +13,15 @@
 
 #include "core/error.h"
 #include "core/file_ops.h"
+#include "core/log.h"
 #include "measure/faults.h"
+#include "train/checkpoint/block_reader.h"
 #include "train/job/summary.h"
 #include "train/job/weights.h"
 #include "train/loop/signals.h"
 #include "train/run/evaluate.h"
 #include "train/run/probe.h"
+#include "train/run/run_state.h"
 #include "train/run/trial.h"
 #include "train/testing/harness.h"
 
@@ -139,6 +142,198 @@ TEST(TrainingRun, BadPlacesGetOneSentence) {
   EXPECT_THROW(run_training(*job_in(folder, {"trainer.max_steps=3", "model.hidden=7"}), {}),
                CheckpointError);  // another model
   EXPECT_THROW(testing::make_job({"task=curv"}), ConfigError);
+}
+
+// Every file with its bytes and time, every directory with its time: two of them are equal when nothing was touched.
+std::map<std::string, std::string> everything_in(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const auto time = entry.last_write_time().time_since_epoch().count();
+    found[entry.path().string()] = std::to_string(time) + (entry.is_regular_file() ? read_file(entry.path()) : "");
+  }
+  return found;
+}
+
+const std::vector<std::string> kSavesOften = {"trainer.max_steps=6",
+                                              "exp_manager.checkpoint_callback_params.every_n_train_steps=2",
+                                              "exp_manager.checkpoint_callback_params.async=false"};
+
+void damage_all(const std::filesystem::path& run) {
+  for (const auto& entry : std::filesystem::directory_iterator(run / "checkpoints"))
+    std::filesystem::resize_file(entry.path() / "model.safetensors", 100);
+}
+
+std::string refusal_of(const TemporaryFolder& folder, const std::vector<std::string>& settings, ExitCode code) {
+  try {
+    run_training(*job_in(folder, settings), {});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "the run was not refused";
+  return "";
+}
+
+class Refusals : public ::testing::Test {
+ protected:
+  void SetUp() override { set_log_level(LogLevel::Error); }
+  void TearDown() override {
+    reading_fault = nullptr;
+    set_log_level(LogLevel::Info);
+  }
+};
+
+TEST_F(Refusals, ARunWithoutAUsableCheckpointIsNeverStartedAgainByItself) {
+  TemporaryFolder folder;
+  const std::filesystem::path run = folder.path() / "run";
+  run_training(*job_in(folder, kSavesOften), {});
+  damage_all(run);
+  const auto before = everything_in(run);
+  for (int start = 0; start < 3; ++start) {
+    const std::string said = refusal_of(folder, kSavesOften, ExitCode::NoCheckpoint);
+    EXPECT_THAT(said, HasSubstr("step-00000006 is damaged"));
+    EXPECT_THAT(said, HasSubstr("step-00000004 is damaged"));
+    EXPECT_THAT(said, HasSubstr("--start-afresh"));
+    EXPECT_EQ(everything_in(run), before) << start;
+  }
+  RunOptions afresh;
+  afresh.start_afresh = true;
+  const RunSummary again = run_training(*job_in(folder, kSavesOften), afresh);
+  EXPECT_EQ(again.started_at_step, 0);
+  EXPECT_EQ(again.fit.steps, 6);
+  EXPECT_TRUE(std::filesystem::exists(run / "checkpoints.abandoned" / "step-00000006" / "MANIFEST.json"));
+  // With a usable one the word is without effect: left in a script, it costs nothing.
+  EXPECT_EQ(run_training(*job_in(folder, kSavesOften), afresh).started_at_step, 6);
+  EXPECT_FALSE(std::filesystem::exists(run / "checkpoints.abandoned-2"));
+}
+
+// Each of the traces alone is enough: names (older versions set the damaged ones aside), run.json, the record.
+TEST_F(Refusals, EveryTraceOfACheckpointCounts) {
+  const auto fresh_run = [](const TemporaryFolder& folder) {
+    run_training(*job_in(folder, kSavesOften), {});
+    return folder.path() / "run";
+  };
+  {
+    TemporaryFolder folder;
+    const auto run = fresh_run(folder), checkpoints = run / "checkpoints";
+    damage_all(run);
+    for (const char* name : {"step-00000004", "step-00000006"})
+      std::filesystem::rename(checkpoints / name, checkpoints / (std::string("quarantine-") + name));
+    std::filesystem::remove(run / kRunStateName);
+    std::filesystem::remove(run / "events.jsonl");
+    EXPECT_THAT(refusal_of(folder, kSavesOften, ExitCode::NoCheckpoint), HasSubstr("quarantine-step-00000006"));
+  }
+  for (const char* removed : {"events.jsonl", kRunStateName}) {
+    TemporaryFolder folder;
+    const auto run = fresh_run(folder);
+    std::filesystem::remove_all(run / "checkpoints");
+    std::filesystem::remove(run / removed);
+    EXPECT_THAT(refusal_of(folder, kSavesOften, ExitCode::NoCheckpoint), HasSubstr("'checkpoints' is gone"));
+  }
+  {  // control: without any of them, a run that never had one begins at step 0
+    TemporaryFolder folder;
+    const auto run = fresh_run(folder);
+    std::filesystem::remove_all(run / "checkpoints");
+    std::filesystem::remove(run / "events.jsonl");
+    std::filesystem::remove(run / kRunStateName);
+    EXPECT_EQ(run_training(*job_in(folder, kSavesOften), {}).started_at_step, 0);
+  }
+  {  // control: one that was killed in its first save has lost nothing
+    TemporaryFolder folder;
+    std::filesystem::create_directories(folder.path() / "run" / "checkpoints" / ".tmp-step-00000002-7-0");
+    EXPECT_EQ(run_training(*job_in(folder, kSavesOften), {}).fit.steps, 6);
+  }
+}
+
+int fault_error = 0;
+const char* fault_name = "";
+int fault_of(const std::filesystem::path& path) { return path.filename() == fault_name ? fault_error : 0; }
+
+TEST_F(Refusals, ErrorsThatPassAreNoDamageAndChangeNothing) {
+  TemporaryFolder folder;
+  run_training(*job_in(folder, kSavesOften), {});
+  const auto before = everything_in(folder.path());
+  reading_fault = &fault_of;
+  for (const char* name :
+       {"checkpoints", "MANIFEST.json", "model.safetensors", "optimizer.safetensors", "state.json"}) {
+    for (const int error : {EIO, ESTALE, EMFILE, ENFILE, EACCES, EPERM, ENOMEM, ETIMEDOUT}) {
+      fault_name = name, fault_error = error;
+      EXPECT_THAT(refusal_of(folder, kSavesOften, ExitCode::Disk), HasSubstr("Cannot read '")) << name << error;
+      EXPECT_THROW(read_weights(folder.path() / "run"), DiskError) << name << error;
+      EXPECT_EQ(everything_in(folder.path()), before) << name << error;
+    }
+  }
+  // Control: a file that is not there is damage; the one before is used and the damaged one set aside.
+  fault_name = "", fault_error = 0;
+  std::filesystem::remove(folder.path() / "run/checkpoints/step-00000006/optimizer.safetensors");
+  EXPECT_EQ(run_training(*job_in(folder, kSavesOften), {}).started_at_step, 4);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "run/checkpoints/quarantine-step-00000006"));
+}
+
+TEST_F(Refusals, ARefusedResumeChangesNothing) {
+  TemporaryFolder folder, other;
+  run_training(*job_in(folder, kSavesOften), {});
+  run_training(*job_in(other, {"trainer.max_steps=2", "model.hidden=7"}), {});
+  const auto before = everything_in(folder.path()), elsewhere = everything_in(other.path());
+  const auto with = [](const std::string& word) {
+    std::vector<std::string> words = kSavesOften;
+    words.push_back(word);
+    return words;
+  };
+  refusal_of(folder, with("model.hidden=7"), ExitCode::NoCheckpoint);
+  refusal_of(folder, with("exp_manager.resume=none"), ExitCode::Usage);
+  refusal_of(folder, with("exp_manager.resume=" + (other.path() / "run").string()), ExitCode::NoCheckpoint);
+  EXPECT_EQ(everything_in(folder.path()), before);
+  {
+    const measure::RunLock lock = measure::RunLock::quietly(folder.path() / "run");
+    EXPECT_THAT(refusal_of(folder, kSavesOften, ExitCode::Usage), HasSubstr("is in use by process"));
+    EXPECT_EQ(everything_in(folder.path()), before);
+  }
+  // A path in another run is read only, also when its newest is damaged.
+  std::filesystem::resize_file(other.path() / "run/checkpoints/step-00000002/model.safetensors", 100);
+  const auto damaged = everything_in(other.path());
+  refusal_of(folder, with("exp_manager.resume=" + (other.path() / "run").string()), ExitCode::NoCheckpoint);
+  EXPECT_EQ(everything_in(other.path()), damaged);
+  EXPECT_EQ(elsewhere.size(), damaged.size());
+  EXPECT_EQ(everything_in(folder.path()), before);
+  EXPECT_EQ(run_training(*job_in(folder, kSavesOften), {}).started_at_step, 6);  // control: the run is as it was
+}
+
+TEST_F(Refusals, AForgedStepIsASentence) {
+  TemporaryFolder folder;
+  run_training(*job_in(folder, kSavesOften), {});
+  CheckpointState state = CheckpointStore::load(folder.path() / "run").state;
+  for (const char* field : {"step", "epoch", "step_in_epoch"}) {
+    nlohmann::json json = nlohmann::json::parse(state.state_json);
+    (json.contains(field) ? json[field] : json["position"][field]) = -5;
+    CheckpointState forged = state;
+    forged.state_json = json.dump();
+    const auto path = folder.path() / field;
+    CheckpointStore(path, CheckpointConfig()).save_sync(forged, 6);
+    EXPECT_THAT(
+        refusal_of(folder, {"trainer.max_steps=9", "exp_manager.resume=" + path.string()}, ExitCode::NoCheckpoint),
+        HasSubstr(std::string(field) + " -5"));
+  }
+}
+
+TEST(TrainingRun, TheSameJobIsToldByWhatWasAskedFor) {
+  const auto hash = [](const std::vector<std::string>& words) { return testing::make_job(words)->request_hash(); };
+  const std::string base = hash({});
+  for (const char* same : {"trainer.max_steps=7", "trainer.max_epochs=3", "trainer.max_time=4h", "name=other",
+                           "model.train_ds.num_workers=2", "exp_manager.new_run=true", "trainer.log_every_n_steps=9"})
+    EXPECT_EQ(hash({same}), base) << same;
+  for (const char* other : {"seed=7", "model.hidden=7", "model.optim.lr=0.5", "model.train_ds.batch_size=4",
+                            "trainer.precision=bf16-mixed", "trainer.intra_op_threads=2"})
+    EXPECT_NE(hash({other}), base) << other;
+  // What `auto` became on this machine does not count.
+  config::RequestSource source;
+  source.overrides = {"task=curve", "model.train_ds.batch_size=8"};
+  MachineFacts small, large;
+  small.allowed_cpus = small.logical_cpus = 1;
+  large.allowed_cpus = large.logical_cpus = 8;
+  const auto one = Job::read(testing::registry(), source, small), eight = Job::read(testing::registry(), source, large);
+  EXPECT_NE(one->config_hash(), eight->config_hash());
+  EXPECT_EQ(one->request_hash(), eight->request_hash());
 }
 
 TEST(TrainingRun, DryRunWritesNothing) {
