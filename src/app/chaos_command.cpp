@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
+#include "app/json_text.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/own_folder.h"
@@ -86,7 +87,7 @@ void run_command(const ChaosArguments& arguments, const CLI::App& command, const
   const train::ChaosResult result =
       train::run_chaos(request, [](const std::string& line) { log_info("chaos: " + line); });
   if (globals.json) {
-    fmt::print("{}\n", chaos_json(result).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(chaos_json(result), 2));
   } else {
     print_chaos(result);
   }

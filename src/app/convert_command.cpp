@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
+#include "app/json_text.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -97,7 +98,7 @@ void add_convert_command(CLI::App& program, const Globals& globals) {
                                      {"renamed", report.renamed},
                                      {"skipped", report.skipped},
                                      {"config", report.config_written.string()}};
-      fmt::print("{}\n", answer.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+      fmt::print("{}\n", json_text(answer, 2));
       return;
     }
     fmt::print("{}: {} tensors, {} elements", printable(request.target.string()), report.tensors, report.elements);

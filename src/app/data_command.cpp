@@ -8,6 +8,7 @@
 #include <span>
 
 #include "app/data_job.h"
+#include "app/json_text.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/strings.h"
@@ -120,7 +121,7 @@ void run_stats(const StatsArguments& arguments, const CLI::App& command, const G
   const auto rows = data::padding_table(base, plan, arguments.batch_sizes, std::max(2, arguments.buckets));
   const std::string unit = source->length_unit();
   if (globals.json) {
-    fmt::print("{}\n", stats_json(stats, planner->filtered(), unit, rows, arguments.buckets).dump(1));
+    fmt::print("{}\n", json_text(stats_json(stats, planner->filtered(), unit, rows, arguments.buckets), 1));
     return;
   }
   fmt::print("{} samples, {:.6g} {} in all; kept {}, too short {}, too long {}\n", stats.count, stats.total, unit,
@@ -179,7 +180,7 @@ void run_bench(const BenchArguments& arguments, const CLI::App& command, const G
   json["order_hash"] = hex64(result.order_hash);
   json["order_batches"] = result.order_batches;
   if (globals.json) {
-    fmt::print("{}\n", json.dump());
+    fmt::print("{}\n", json_text(json));
     return;
   }
   fmt::print("{:.0f} samples/s with {} workers ({} batches in {}), first batch after {}, waits p50 {} p99 {}\n",

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/data_job.h"
+#include "app/json_text.h"
 #include "core/hash.h"
 #include "core/strings.h"
 #include "data/shard_writer.h"
@@ -28,7 +29,7 @@ void run_index(const std::vector<std::string>& tars, const Globals& globals) {
         {{"tar", name}, {"members", index.size()}, {"samples", samples}, {"fingerprint", hex64(index.fingerprint())}});
     if (!globals.json) fmt::print("{}: {} members, {} samples\n", printable(name), index.size(), samples);
   }
-  if (globals.json) fmt::print("{}\n", json.dump(1));
+  if (globals.json) fmt::print("{}\n", json_text(json, 1));
 }
 
 struct TarArguments {
@@ -43,14 +44,14 @@ void run_tar(const TarArguments& arguments, const Globals& globals) {
   const data::ShardResult result =
       data::write_shards({arguments.manifests.begin(), arguments.manifests.end()}, arguments.out, options);
   if (globals.json) {
-    fmt::print("{}\n", Json{{"schema_version", 1},
-                            {"out", arguments.out},
-                            {"shards", result.num_shards},
-                            {"entries", result.num_entries},
-                            {"files", result.num_files},
-                            {"dropped", result.num_dropped},
-                            {"bytes", result.num_bytes}}
-                           .dump(1));
+    fmt::print("{}\n", json_text(Json{{"schema_version", 1},
+                                      {"out", arguments.out},
+                                      {"shards", result.num_shards},
+                                      {"entries", result.num_entries},
+                                      {"files", result.num_files},
+                                      {"dropped", result.num_dropped},
+                                      {"bytes", result.num_bytes}},
+                                 1));
     return;
   }
   fmt::print("{} entries ({} files, {}) in {} tars in {}\n", result.num_entries, result.num_files,
@@ -74,13 +75,13 @@ void run_synth(const SynthArguments& arguments, const CLI::App& command, const G
   config::bind(config::read_request(source, schema), schema);
   const data::SynthResult result = data::synthesize(config, arguments.out);
   if (globals.json) {
-    fmt::print("{}\n", Json{{"schema_version", 1},
-                            {"train", result.train.string()},
-                            {"validation", result.validation.string()},
-                            {"noise", result.noise.string()},
-                            {"items", result.num_items},
-                            {"bytes", result.num_bytes}}
-                           .dump(1));
+    fmt::print("{}\n", json_text(Json{{"schema_version", 1},
+                                      {"train", result.train.string()},
+                                      {"validation", result.validation.string()},
+                                      {"noise", result.noise.string()},
+                                      {"items", result.num_items},
+                                      {"bytes", result.num_bytes}},
+                                 1));
     return;
   }
   fmt::print("{} items, {}\n  training   {}\n  validation {}\n", result.num_items, format_bytes(result.num_bytes),

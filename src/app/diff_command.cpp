@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
+#include "app/json_text.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "train/diff.h"
@@ -89,7 +90,7 @@ void add_diff_command(CLI::App& program, const Globals& globals) {
   command->callback([paths, &globals] {
     const train::DiffResult result = train::diff_paths(paths->first, paths->second);
     if (globals.json) {
-      fmt::print("{}\n", diff_json(result).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+      fmt::print("{}\n", json_text(diff_json(result), 2));
     } else {
       print_diff(result);
     }

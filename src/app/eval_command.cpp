@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
+#include "app/json_text.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "device/machine.h"
@@ -29,17 +30,15 @@ void run_eval(const EvalArguments& arguments, const CLI::App& command, const Glo
   train::prepare_process(*job);
   const auto task = job->build_task();
   const train::ChosenWeights weights = train::choose_weights(arguments.run, arguments.checkpoint, job->exp_manager());
-  const train::WeightsReport report = train::load_weights(task->module(), weights.tensors);
-  if (!report.complete())
-    throw CheckpointError(fmt::format("{} does not fit the run's model: {}.", weights.path.string(), report.text()));
-  const train::ValidationResult result = train::evaluate(*job, *task);
+  train::load_chosen(weights, *task);
+  const train::ValidationResult result = train::evaluate(*job, *task, weights);
   if (globals.json) {
     nlohmann::json json = {{"schema_version", 1},
                            {"checkpoint", weights.path.string()},
                            {"step", weights.step},
                            {"samples", result.samples},
                            {"metrics", result.metrics}};
-    fmt::print("{}\n", json.dump(1));
+    fmt::print("{}\n", json_text(json, 1));
     return;
   }
   fmt::print("{} (step {}), {} samples\n", printable(weights.path.string()), weights.step, result.samples);

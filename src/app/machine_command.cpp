@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
+#include "app/json_text.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "device/disk.h"
@@ -149,7 +150,7 @@ void print_json(const MachineAnswer& answer) {
   json["rates_kept"] = !answer.profile.empty();  // not where: answers are passed on, and a path names a user
   json["words"] = answer.words;
   json["notes"] = answer.report.notes;
-  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  fmt::print("{}\n", json_text(json, 2));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "app/command.h"
+#include "app/standard_streams.h"
 #include "app/version.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -64,9 +65,7 @@ int run(int argc, char** argv) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_to_exit_code(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const app::ExitWith& answer) {
@@ -87,4 +86,11 @@ int main(int argc, char** argv) {
     log_error(error.what());
     return static_cast<int>(ExitCode::Failure);
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  app::prepare_streams();
+  return app::finish_output(run_to_exit_code(argc, argv));
 }

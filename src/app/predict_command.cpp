@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
+#include "app/json_text.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "device/machine.h"
@@ -55,20 +56,18 @@ void run_predict(const PredictArguments& arguments, const CLI::App& command, con
   train::prepare_process(*job);
   const auto task = job->build_task();
   const train::ChosenWeights weights = train::choose_weights(arguments.run, arguments.checkpoint, job->exp_manager());
-  const train::WeightsReport report = train::load_weights(task->module(), weights.tensors);
-  if (!report.complete())
-    throw CheckpointError(fmt::format("{} does not fit the run's model: {}.", weights.path.string(), report.text()));
+  train::load_chosen(weights, *task);
   const train::Predictions predictions = train::predict(*job, *task);
   train::write_predictions(predictions, arguments.out);
   nlohmann::json outputs = nlohmann::json::object();
   for (const auto& [name, tensor] : predictions.outputs) outputs[name] = tensor.sizes().vec();
   if (globals.json) {
-    fmt::print("{}\n", nlohmann::json{{"schema_version", 1},
-                                      {"checkpoint", weights.path.string()},
-                                      {"samples", predictions.sample_ids.size()},
-                                      {"out", arguments.out},
-                                      {"outputs", outputs}}
-                           .dump(1));
+    fmt::print("{}\n", json_text(nlohmann::json{{"schema_version", 1},
+                                                {"checkpoint", weights.path.string()},
+                                                {"samples", predictions.sample_ids.size()},
+                                                {"out", arguments.out},
+                                                {"outputs", outputs}},
+                                 1));
     return;
   }
   fmt::print("{} samples -> {}\n", predictions.sample_ids.size(), printable(arguments.out));

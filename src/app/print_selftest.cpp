@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/json_text.h"
 #include "core/strings.h"
 
 namespace redline::app {
@@ -45,17 +46,17 @@ void print_selftest(const SelftestRun& run, const Globals& globals) {
   if (globals.json) {
     json list = json::array();
     for (const doctor::Answer& answer : answers) list.push_back(answer_json(answer));
-    fmt::print("{}\n", json{{"schema_version", 1},
-                            {"accuracy", result.accuracy},
-                            {"injections", result.injections},
-                            {"controls", result.controls},
-                            {"false_alarm_rate", result.false_alarm_rate},
-                            {"median_gain_error", result.median_gain_error},
-                            {"step_seconds", run.step_seconds},
-                            {"seconds", run.seconds},
-                            {"matrix", result.matrix},
-                            {"answers", list}}
-                           .dump(1));
+    fmt::print("{}\n", json_text(json{{"schema_version", 1},
+                                      {"accuracy", result.accuracy},
+                                      {"injections", result.injections},
+                                      {"controls", result.controls},
+                                      {"false_alarm_rate", result.false_alarm_rate},
+                                      {"median_gain_error", result.median_gain_error},
+                                      {"step_seconds", run.step_seconds},
+                                      {"seconds", run.seconds},
+                                      {"matrix", result.matrix},
+                                      {"answers", list}},
+                                 1));
     return;
   }
   fmt::print(

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
+#include "app/json_text.h"
 #include "device/machine.h"
 #include "models/register.h"
 #include "train/run/probe.h"
@@ -31,11 +32,11 @@ void run_probe_command(const ProbeArguments& arguments, const CLI::App& command,
   train::NamedTensors tensors(result.tensors.begin(), result.tensors.end());
   train::write_safetensors_atomic(arguments.out, tensors);
   if (globals.json)
-    fmt::print(
-        "{}\n",
-        nlohmann::json{
-            {"schema_version", 1}, {"losses", result.losses}, {"tensors", tensors.size()}, {"out", arguments.out}}
-            .dump(1));
+    fmt::print("{}\n", json_text(nlohmann::json{{"schema_version", 1},
+                                                {"losses", result.losses},
+                                                {"tensors", tensors.size()},
+                                                {"out", arguments.out}},
+                                 1));
   else
     for (size_t i = 0; i < result.losses.size(); ++i) fmt::print("step {}: loss {}\n", i + 1, result.losses[i]);
 }

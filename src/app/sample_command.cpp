@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
+#include "app/json_text.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/loader.h"
@@ -79,9 +80,7 @@ nlohmann::json make_samples(const SampleArguments& arguments, const CLI::App& co
                     "sequence_vae.",
                     arguments.run, job->entry().name));
   const train::ChosenWeights weights = train::choose_weights(arguments.run, arguments.checkpoint, job->exp_manager());
-  const train::WeightsReport report = train::load_weights(task->module(), weights.tensors);
-  if (!report.complete())
-    throw CheckpointError(fmt::format("{} does not fit the run's model: {}.", weights.path.string(), report.text()));
+  train::load_chosen(weights, *task);
   task->module().eval();
   nlohmann::json answer = {{"schema_version", 1}, {"checkpoint", weights.path.string()}, {"step", weights.step}};
   const torch::Tensor codes = vae::prior_codes(arguments.num, sequences->options().latent_dim, arguments.generate.seed);
@@ -104,16 +103,16 @@ nlohmann::json make_samples(const SampleArguments& arguments, const CLI::App& co
 void run_sample(const SampleArguments& arguments, const CLI::App& command, const Globals& globals) {
   const nlohmann::json answer = make_samples(arguments, command);
   if (globals.json) {
-    fmt::print("{}\n", answer.dump(1));
+    fmt::print("{}\n", json_text(answer, 1));
     return;
   }
   fmt::print("{} (step {})\nFrom the prior:\n", printable(answer["checkpoint"].get<std::string>()),
              answer["step"].get<int64_t>());
-  for (const nlohmann::json& made : answer["prior"]) fmt::print("  {}\n", made.dump());
+  for (const nlohmann::json& made : answer["prior"]) fmt::print("  {}\n", json_text(made));
   fmt::print("Validation sequences and their reconstructions:\n");
   for (const nlohmann::json& pair : answer["reconstructions"])
-    fmt::print("  {:>8}  {}\n       ->  {}\n", pair["sample"].get<int64_t>(), pair["original"].dump(),
-               pair["reconstruction"].dump());
+    fmt::print("  {:>8}  {}\n       ->  {}\n", pair["sample"].get<int64_t>(), json_text(pair["original"]),
+               json_text(pair["reconstruction"]));
 }
 
 }  // namespace

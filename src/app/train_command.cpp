@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
+#include "app/json_text.h"
 #include "app/tune_arguments.h"
 #include "core/error.h"
 #include "core/file_ops.h"
@@ -55,6 +56,9 @@ tune::TuneResult tune_first(const task::Registry& registry, const config::Reques
 }
 
 void run_train(const TrainArguments& arguments, const CLI::App& command, const Globals& globals) {
+  // From the first moment on: a scheduler that takes its machine back while a job starts gets the same answer as later.
+  std::optional<train::SignalScope> signals;
+  if (!arguments.print_config && !arguments.dry_run) signals.emplace();
   task::Registry registry;
   models::register_all(registry);
   MachineFacts machine = device::read_machine_facts();
@@ -73,18 +77,19 @@ void run_train(const TrainArguments& arguments, const CLI::App& command, const G
   if (arguments.dry_run) {
     const std::vector<std::string> lines = train::dry_run(*job);
     if (globals.json)
-      fmt::print("{}\n", nlohmann::json{{"schema_version", 1}, {"lines", lines}}.dump(1));
+      fmt::print("{}\n", json_text(nlohmann::json{{"schema_version", 1}, {"lines", lines}}, 1));
     else
       for (const std::string& line : lines) fmt::print("{}\n", printable(line));
     return;
   }
+  train::stop_before_start();
   train::RunOptions options;
   options.start_afresh = arguments.start_afresh;
   if (!arguments.trace.empty()) options.trace = measure::parse_step_range(arguments.trace);
   const train::RunSummary summary = train::run_training(*job, options);
   // Beside the record, so that `redline report` shows what tuning found.
   if (tuned) write_file_atomic(summary.directory / "tune_card.json", measure::tune_card_to_json(tuned->card));
-  if (globals.json) fmt::print("{}\n", summary_json(summary).dump(1));
+  if (globals.json) fmt::print("{}\n", json_text(summary_json(summary), 1));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
+#include "app/json_text.h"
 #include "app/terminal.h"
 #include "app/tune_arguments.h"
 #include "core/error.h"
@@ -55,7 +56,7 @@ void print_result(const tune::TuneResult& result, const std::string& recipe, con
                                    {"recipe", recipe},
                                    {"card_path", result.card_path.string()}};
     json["card"] = nlohmann::ordered_json::parse(measure::tune_card_to_json(result.card));
-    fmt::print("{}\n", json.dump(1));
+    fmt::print("{}\n", json_text(json, 1));
     return;
   }
   fmt::print("{}\n\n{}\nThe tuned recipe is {} (card: {}).\n", printable(tune_summary(result)),
@@ -129,7 +130,7 @@ void run_race(const RaceArguments& arguments, const CLI::App& command, const Glo
     }
     json["settings"].push_back(one);
   }
-  if (globals.json) fmt::print("{}\n", json.dump());
+  if (globals.json) fmt::print("{}\n", json_text(json));
   if (std::all_of(rows.begin(), rows.end(), [](const tune::RaceRow& row) { return row.mine.empty(); }))
     throw Error(ExitCode::Failure, "None of the settings could be raced; the reason of each is above.");
 }

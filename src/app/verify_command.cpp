@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
+#include "app/json_text.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "train/verify.h"
@@ -62,7 +63,7 @@ void add_verify_command(CLI::App& program, const Globals& globals) {
   command->callback([path, &globals] {
     const train::VerifyResult result = train::verify_path(*path);
     if (globals.json) {
-      fmt::print("{}\n", verify_json(result).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+      fmt::print("{}\n", json_text(verify_json(result), 2));
     } else {
       print_verify(result);
     }

@@ -1,10 +1,5 @@
 #include "data/bad_samples.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -46,11 +41,9 @@ void BadSampleLog::write(const BadEvent& event, int64_t epoch, int64_t step) {
   json["step"] = step;
   if (rank_ != 0) json["rank"] = rank_;
   const std::string line = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  const int fd = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  const bool written = fd >= 0 && ::write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
-  const int problem = errno;
-  if (fd >= 0) ::close(fd);
-  if (!written) throw DiskError("Cannot write " + file_.string() + ": " + std::strerror(problem) + ".");
+  // Opened for each line: a run without bad samples has no such file.
+  kept_->put(static_cast<int64_t>(line.size()),
+             [file = file_, line] { measure::AppendFile(file, "bad_samples.write").append(line); });
 }
 
 void BadSampleLog::check(const BadEvent& event) const {

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <unordered_set>
 
 #include "data/sample_chain.h"
+#include "measure/kept_writes.h"
 
 namespace redline::data {
 
@@ -21,8 +23,8 @@ class BadSampleLog {
   // `file` may be empty (only count). Samples already in the file (an earlier start of the run) are not written again.
   BadSampleLog(std::filesystem::path file, int64_t num_samples, BadSampleLimits limits, int rank = 0);
 
-  // One delivered row: what was tried before it. Throws DataError over a limit, DiskError when the file cannot be
-  // written.
+  // One delivered row: what was tried before it. Throws DataError over a limit; a line that cannot be written
+  // waits (measure/kept_writes.h).
   void row(const std::vector<BadEvent>& bad, int64_t epoch, int64_t step);
   void good_rows(int64_t count) {
     delivered_ += count;
@@ -43,6 +45,7 @@ class BadSampleLog {
   std::unordered_set<int64_t> known_;
   int64_t num_bad_ = 0, delivered_ = 0;
   int in_a_row_ = 0, named_ = 0;
+  std::unique_ptr<measure::KeptWrites> kept_ = std::make_unique<measure::KeptWrites>();
 };
 
 }  // namespace redline::data

@@ -87,9 +87,20 @@ TEST_F(BadSamplesTest, StopsAfterAHundredInARow) {
   EXPECT_THROW(log.row({event(500)}, 0, 0), DataError);
 }
 
-TEST_F(BadSamplesTest, SaysWhenItCannotWrite) {
-  BadSampleLog log("/nonexistent/folder/bad.jsonl", 1000, {});
-  EXPECT_THROW(log.row({event(1)}, 0, 0), DiskError);
+TEST_F(BadSamplesTest, LinesThatCannotBeWrittenWait) {
+  const std::filesystem::path folder = file_.string() + ".folder";
+  {
+    BadSampleLog log(folder / "bad.jsonl", 1000, {});
+    log.row({event(1)}, 0, 0);
+    log.row({event(2)}, 0, 1);
+    EXPECT_EQ(measure::retry_kept_writes().waiting, 2);
+    EXPECT_EQ(log.num_distinct(), 2);
+    std::filesystem::create_directories(folder);
+    EXPECT_FALSE(measure::retry_kept_writes().any());
+  }
+  BadSampleLog again(folder / "bad.jsonl", 1000, {});
+  EXPECT_EQ(again.num_distinct(), 2);
+  std::filesystem::remove_all(folder);
 }
 
 // Through the loader: the same file, the same contents and the same substitutes for every number of workers.

@@ -38,6 +38,10 @@ AppendFile::AppendFile(const std::filesystem::path& path, const char* point) : p
 AppendFile::~AppendFile() { ::close(fd_); }
 
 void AppendFile::append(std::string_view bytes) {
+  if (torn_) {  // the half that could not be cut off then must go before anything follows it
+    if (::ftruncate(fd_, size_) != 0) throw_disk_error("Cutting the torn end of", path_, errno);
+    torn_ = false;
+  }
   size_t done = 0;
   int error = faults::take(point_) ? ENOSPC : 0;
   while (error == 0 && done < bytes.size()) {
@@ -48,17 +52,17 @@ void AppendFile::append(std::string_view bytes) {
     if (put > 0) done += static_cast<size_t>(put);
   }
   if (error != 0) {
-    if (done > 0 && ::ftruncate(fd_, size_) != 0)
-      size_ += static_cast<int64_t>(done);  // the reader drops the torn part
+    torn_ = done > 0 && ::ftruncate(fd_, size_) != 0;
     throw_disk_error("Writing", path_, error);
   }
   size_ += static_cast<int64_t>(bytes.size());
 }
 
 void AppendFile::truncate(int64_t bytes) {
-  if (bytes == size_) return;
+  if (bytes == size_ && !torn_) return;
   if (::ftruncate(fd_, bytes) != 0) throw_disk_error("Cutting the torn end of", path_, errno);
   size_ = bytes;
+  torn_ = false;
 }
 
 void AppendFile::sync() {

@@ -1,6 +1,6 @@
 // A file that only grows, for records that must stay readable after a kill at any byte. Each append is one write(2);
-// when that fails half way (full disk), the half is cut off again, so the next append starts clean. Threads: not for
-// several at once.
+// when that fails half way (full disk), the half is cut off again, at the latest before the next append, so that no
+// torn line stands between whole ones. Threads: not for several at once.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ class AppendFile {
   std::filesystem::path path_;
   const char* point_;
   int fd_ = -1;
-  int64_t size_ = 0;
+  int64_t size_ = 0;   // of whole appends
+  bool torn_ = false;  // a part of a failed append is still behind them
 };
 
 // "Writing 'x/steps.bin' failed: No space left on device. Free space ..." as DiskError; `error` is an errno.

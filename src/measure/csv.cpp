@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/strings.h"
-#include "measure/append_file.h"
+#include "measure/kept_writes.h"
 
 namespace redline::measure {
 namespace {
@@ -27,11 +27,19 @@ struct CsvFile::Impl {
   std::unique_ptr<AppendFile> file;
   int64_t last_step = INT64_MIN;
 
-  void rewrite(const std::vector<std::string>& rows) {
-    std::string text = join(columns, ",") + "\n";
+  void rewrite(const std::vector<std::string>& new_columns, const std::vector<std::string>& rows) {
+    std::string text = join(new_columns, ",") + "\n";
     for (const std::string& row : rows) text += row + "\n";
     file.reset();
     write_file_atomic(path, text);
+    open();
+  }
+
+  // A rewrite that failed may have replaced the file or not: what its first line says is true.
+  void open() {
+    if (file) return;
+    const std::string text = read_file(path);
+    columns = split(text.substr(0, text.find('\n')), ',');
     file = std::make_unique<AppendFile>(path, "csv.write");
   }
 
@@ -46,7 +54,7 @@ struct CsvFile::Impl {
   void continue_file(int64_t resume_step) {
     const std::string text = read_file(path);
     const size_t newline = text.find('\n');
-    if (newline == std::string::npos) return rewrite({});
+    if (newline == std::string::npos) return rewrite(columns, {});
     columns = split(text.substr(0, newline), ',');
     if (columns.empty() || columns[0] != "step") {
       throw DataError("'" + printable(path.string()) +
@@ -59,19 +67,33 @@ struct CsvFile::Impl {
       last_step = std::max(last_step, *step);
       kept.push_back(std::move(row));
     }
-    rewrite(kept);
+    rewrite(columns, kept);
   }
 
   void add_columns(const std::map<std::string, double>& values) {
-    const size_t before = columns.size();
+    std::vector<std::string> wider = columns;
     for (const auto& [name, value] : values) {
-      if (std::find(columns.begin(), columns.end(), name) == columns.end()) columns.push_back(name);
+      if (std::find(wider.begin(), wider.end(), name) == wider.end()) wider.push_back(name);
     }
-    if (columns.size() == before) return;
+    if (wider.size() == columns.size()) return;
     std::vector<std::string> rows = rows_of_file();
-    for (std::string& row : rows) row.append(columns.size() - before, ',');
-    rewrite(rows);
+    for (std::string& row : rows) row.append(wider.size() - columns.size(), ',');
+    rewrite(wider, rows);
   }
+
+  void write(int64_t step, const std::map<std::string, double>& values) {
+    open();
+    add_columns(values);
+    std::string line = std::to_string(step);
+    for (size_t i = 1; i < columns.size(); ++i) {
+      const auto value = values.find(columns[i]);
+      line += ',';
+      if (value != values.end()) line += cell(value->second);
+    }
+    file->append(line + "\n");
+  }
+
+  KeptWrites waiting;  // after the file, which it writes to
 };
 
 CsvFile::CsvFile(const std::filesystem::path& path, int64_t resume_step) : impl_(std::make_unique<Impl>()) {
@@ -79,7 +101,7 @@ CsvFile::CsvFile(const std::filesystem::path& path, int64_t resume_step) : impl_
   if (resume_step >= 0 && std::filesystem::exists(path)) {
     impl_->continue_file(resume_step);
   } else {
-    impl_->rewrite({});
+    impl_->rewrite(impl_->columns, {});
   }
 }
 
@@ -89,15 +111,12 @@ void CsvFile::row(int64_t step, const std::map<std::string, double>& values) {
   if (values.empty()) return;
   // A step may have several rows: what was logged, what validation and what a monitor found.
   REDLINE_CHECK(step >= impl_->last_step, "the rows of a CSV file are in the order of steps");
-  impl_->add_columns(values);
-  std::string line = std::to_string(step);
-  for (size_t i = 1; i < impl_->columns.size(); ++i) {
-    const auto value = values.find(impl_->columns[i]);
-    line += ',';
-    if (value != values.end()) line += cell(value->second);
-  }
-  impl_->file->append(line + "\n");
   impl_->last_step = step;
+  constexpr int64_t kBytesPerValue = 64;  // about what a kept row holds
+  impl_->waiting.put(static_cast<int64_t>(values.size()) * kBytesPerValue,
+                     [impl = impl_.get(), step, values] { impl->write(step, values); });
 }
+
+void CsvFile::flush() { impl_->waiting.retry(); }
 
 }  // namespace redline::measure

@@ -14,12 +14,14 @@ namespace redline::measure {
 class CsvFile {
  public:
   // Continues an existing file: keeps its columns and its rows up to `resume_step`; all rows are dropped when it is
-  // negative. Throws DiskError, or DataError when an existing file has no `step` column.
+  // negative. Throws DiskError, or DataError when an existing file has no `step` column. Rows that cannot be written
+  // later wait (measure/kept_writes.h).
   explicit CsvFile(const std::filesystem::path& path, int64_t resume_step = -1);
   ~CsvFile();
 
   // Steps must grow; the empty map writes nothing.
   void row(int64_t step, const std::map<std::string, double>& values);
+  void flush();  // tries again what waited
 
  private:
   struct Impl;

@@ -48,7 +48,8 @@ enum StepFlag : uint32_t {
 using FieldValue = std::variant<bool, int64_t, double, std::string>;
 using FieldList = std::vector<std::pair<std::string, FieldValue>>;
 
-// Writes a run. Not for several threads except event(), which any thread may call. Errors throw DiskError.
+// Writes a run. Not for several threads except event(), which any thread may call. Opening throws DiskError; what
+// cannot be written later waits in memory (measure/kept_writes.h).
 class RunWriter {
  public:
   // Creates or (resume) opens the directory and takes the lock; throws ConfigError when another process holds it, or
@@ -68,7 +69,7 @@ class RunWriter {
   // Names must be in the metric table; one write for all of a step.
   void metrics(int64_t step, const std::map<std::string, double>& values);
   void metric(int64_t step, const std::string& name, double value);
-  void flush();  // to the kernel: survives a kill of this process
+  void flush();  // to the kernel: survives a kill of this process; tries again what waited
   void sync();   // and to the disk: survives a power cut
   const std::filesystem::path& directory() const;
   const RunLock& lock() const;

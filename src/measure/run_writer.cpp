@@ -12,6 +12,7 @@
 #include "core/time.h"
 #include "measure/append_file.h"
 #include "measure/json_lines.h"
+#include "measure/kept_writes.h"
 #include "measure/machine_json.h"
 #include "measure/run_lock.h"
 #include "measure/run_record.h"
@@ -52,8 +53,8 @@ struct RunWriter::Impl {
   MetricTable metrics;
   RunLock lock;
   bool resumed;
-  AppendFile events, metric_lines;
-  std::unique_ptr<AppendFile> steps;
+  KeptFile events, metric_lines;
+  std::unique_ptr<KeptFile> steps;
   std::mutex mutex;
   std::string pending;  // encoded rows
   int64_t last_write_ns = now_ns();
@@ -67,11 +68,11 @@ struct RunWriter::Impl {
         metric_lines(chosen / "metrics.jsonl") {
     lock.announce();
     if (!resumed) {  // left by a run that was killed before its record existed
-      events.truncate(0);
-      metric_lines.truncate(0);
+      events.file().truncate(0);
+      metric_lines.file().truncate(0);
     }
-    prepare_lines(events, "redline.events");
-    prepare_lines(metric_lines, "redline.metrics");
+    prepare_lines(events.file(), "redline.events");
+    prepare_lines(metric_lines.file(), "redline.metrics");
     open_steps();
   }
 
@@ -90,18 +91,20 @@ struct RunWriter::Impl {
     if (!resumed) write_file_atomic(path, encode_steps_header());
     const StepsContent content = decode_steps(read_file(path), path.string());
     for (const std::string& warning : content.warnings) log_warning(warning);
-    steps = std::make_unique<AppendFile>(path);
-    steps->truncate(content.good_bytes);
-    if (content.good_bytes == 0) steps->append(encode_steps_header());
+    steps = std::make_unique<KeptFile>(path);
+    steps->file().truncate(content.good_bytes);
+    if (content.good_bytes == 0) steps->file().append(encode_steps_header());
   }
 
   void write_pending() {
     if (pending.empty()) return;
-    // On failure the rows are given up: kept, they would be written again with every later row on a disk that stays
-    // full.
-    const std::string rows = std::exchange(pending, {});
     last_write_ns = now_ns();
-    steps->append(rows);
+    steps->append(std::exchange(pending, {}));
+  }
+
+  void flush() {
+    write_pending();
+    for (KeptFile* file : {steps.get(), &events, &metric_lines}) file->retry();
   }
 };
 
@@ -118,11 +121,15 @@ RunWriter::RunWriter(const std::filesystem::path& directory, bool resume, Metric
 }
 
 RunWriter::~RunWriter() {
-  try {
-    flush();
-  } catch (const Error& error) {
-    log_error(error.what());  // a destructor can not throw; the rows of the last second are lost
+  flush();
+  int64_t lost = 0;
+  for (const KeptFile* file : {impl_->steps.get(), &impl_->events, &impl_->metric_lines}) {
+    const KeptWrites::Unwritten left = file->unwritten();
+    lost += left.waiting + left.dropped;
   }
+  if (lost > 0)
+    log_error("The record in '" + printable(impl_->directory.string()) + "' is not complete: " + std::to_string(lost) +
+              " pieces of it could not be written.");
 }
 
 void RunWriter::write_config(const std::string& resolved_yaml) {
@@ -161,15 +168,15 @@ void RunWriter::metrics(int64_t step, const std::map<std::string, double>& value
 
 void RunWriter::flush() {
   const std::lock_guard lock(impl_->mutex);
-  impl_->write_pending();
+  impl_->flush();
 }
 
 void RunWriter::sync() {
   flush();
   const std::lock_guard lock(impl_->mutex);
-  impl_->steps->sync();
-  impl_->events.sync();
-  impl_->metric_lines.sync();
+  impl_->steps->file().sync();
+  impl_->events.file().sync();
+  impl_->metric_lines.file().sync();
 }
 
 const std::filesystem::path& RunWriter::directory() const { return impl_->directory; }

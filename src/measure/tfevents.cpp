@@ -11,12 +11,11 @@
 #include <cfloat>
 #include <cmath>
 #include <cstring>
-#include <mutex>
 
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/strings.h"
-#include "measure/append_file.h"
+#include "measure/kept_writes.h"
 #include "measure/protobuf.h"
 
 namespace redline::measure {
@@ -118,15 +117,10 @@ Histogram make_histogram(std::span<const float> values) {
 }
 
 struct EventFile::Impl {
-  AppendFile file;
-  std::mutex mutex;
+  KeptFile file;
 
   explicit Impl(const std::filesystem::path& path) : file(path, "tfevents.write") {}
-  void write(const ProtoWriter& event) {
-    const std::string record = tfrecord(event.data());
-    const std::lock_guard lock(mutex);
-    file.append(record);
-  }
+  void write(const ProtoWriter& event) { file.append(tfrecord(event.data())); }
   // Summary: value = 1; Summary.Value: tag = 1, then the field of its kind.
   void write_value(int64_t step, const ProtoWriter& value) {
     ProtoWriter event = new_event(step);
@@ -142,7 +136,7 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t resume_step) {
   impl_ = std::make_unique<Impl>(next_event_path(folder));
   ProtoWriter version;
   version.fixed64(1, wall_seconds()).bytes(3, "brain.Event:2");
-  impl_->write(version);
+  impl_->file.file().append(tfrecord(version.data()));
   if (resume_step >= 0) {
     constexpr uint64_t kStart = 1;  // SessionLog.status: TensorBoard drops what it has from this step on
     ProtoWriter event = new_event(resume_step + 1);
@@ -152,7 +146,8 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t resume_step) {
 }
 
 EventFile::~EventFile() = default;
-const std::filesystem::path& EventFile::path() const { return impl_->file.path(); }
+const std::filesystem::path& EventFile::path() const { return impl_->file.file().path(); }
+void EventFile::flush() { impl_->file.retry(); }
 
 void EventFile::scalars(int64_t step, const std::map<std::string, double>& values) {
   ProtoWriter summary;

@@ -1,6 +1,7 @@
 // TensorBoard event files: scalars, histograms, images and text, written by hand (linking protobuf would clash with
 // LibTorch's). One file per process start, never appended to later: TensorBoard gives up on a file with a damaged
-// record, but not on the next one. Threads: any thread may write. Errors throw DiskError.
+// record, but not on the next one. Threads: any thread may write. Making it throws
+// DiskError; what cannot be written later waits (measure/kept_writes.h).
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,7 @@ class EventFile {
   // `png` is a whole PNG file; anything else is our mistake (InternalError).
   void image(int64_t step, std::string_view tag, std::string_view png);
   void text(int64_t step, std::string_view tag, std::string_view markdown);
+  void flush();  // tries again what waited
   const std::filesystem::path& path() const;
 
  private:

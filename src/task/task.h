@@ -51,6 +51,10 @@ class Monitor {
   virtual std::vector<std::string> plot(int64_t step, const std::string& directory) = 0;
   virtual std::string state_json() const { return "{}"; }  // for checkpoints
   virtual void load_state_json(const std::string&) {}
+  // What is too large for text, e.g. the latest posteriors: with the JSON all that update() looks at, so that a resumed
+  // run records what an undisturbed one would. Loaded after it; empty when the checkpoint has none.
+  virtual std::map<std::string, torch::Tensor> state_tensors() const { return {}; }
+  virtual void load_state_tensors(const std::map<std::string, torch::Tensor>&) {}
 };
 
 class Task {
@@ -95,6 +99,9 @@ class Task {
   }
 
   virtual std::unique_ptr<Monitor> monitor() { return nullptr; }
+  // Called before each attempt at a step. What loss() noted since the last committed() is of an attempt that was given
+  // up (not finite, out of memory, a stop) and must be forgotten.
+  virtual void begin_attempt() {}
   // Called after a committed step (KL schedules and the like advance here, never in loss()).
   virtual void committed(int64_t step) { (void)step; }
   // Task state beyond parameters and buffers, for checkpoints.
@@ -111,6 +118,10 @@ class TaskConfig {
   virtual ~TaskConfig() = default;
   virtual void add_sections(config::Schema& schema) = 0;
   virtual void resolve(const MachineFacts& machine) { (void)machine; }
+  // The validation metric that `auto` of the checkpoints' and early stopping's `monitor` stands for, lower is better.
+  // After resolve(). Not val_loss when the loss changes its meaning over training (a KL term that grows): its values
+  // are then no measure of progress.
+  virtual std::string monitor_metric() const { return "val_loss"; }
   // Draws initial weights from `seed` alone.
   virtual std::unique_ptr<Task> build(uint64_t seed) const = 0;
 };

@@ -71,7 +71,8 @@ struct ChildStart {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (const int number : {SIGCHLD, SIGPIPE}) ::signal(number, SIG_DFL);  // what we ignore is not the child's choice
+  for (const int number : {SIGCHLD, SIGPIPE, SIGXFSZ})
+    ::signal(number, SIG_DFL);  // what we ignore is not the child's choice
   if (start.input >= 0) ::dup2(start.input, STDIN_FILENO);
   if (start.output >= 0) ::dup2(start.output, STDOUT_FILENO), ::dup2(start.output, STDERR_FILENO);
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

@@ -45,6 +45,26 @@ std::string shape_text(const torch::Tensor& tensor) {
   return text + "]";
 }
 
+template <class T>
+double largest_whole_gap(const torch::Tensor& a, const torch::Tensor& b) {
+  const auto* x = static_cast<const T*>(a.const_data_ptr());
+  const auto* y = static_cast<const T*>(b.const_data_ptr());
+  uint64_t largest = 0;
+  for (int64_t i = 0; i < a.numel(); ++i)
+    largest = std::max(largest, x[i] > y[i] ? static_cast<uint64_t>(x[i]) - static_cast<uint64_t>(y[i])
+                                            : static_cast<uint64_t>(y[i]) - static_cast<uint64_t>(x[i]));
+  return static_cast<double>(largest);
+}
+
+// Of the elements whose bits differ. 64-bit integers are subtracted as such: as doubles, neighbours would be equal.
+double largest_gap(const torch::Tensor& a, const torch::Tensor& b, const torch::Tensor& differs) {
+  if (a.scalar_type() == torch::kInt64) return largest_whole_gap<int64_t>(a, b);
+  if (a.scalar_type() == torch::kUInt64) return largest_whole_gap<uint64_t>(a, b);
+  const torch::Tensor gap = a.is_complex() ? (a.to(torch::kComplexDouble) - b.to(torch::kComplexDouble)).abs()
+                                           : (a.to(torch::kFloat64) - b.to(torch::kFloat64)).abs();
+  return torch::nan_to_num(gap.masked_fill(differs.logical_not(), 0.0), INFINITY).max().item<double>();
+}
+
 std::optional<TensorDifference> tensor_difference(const std::string& part, const std::string& name,
                                                   const torch::Tensor& a, const torch::Tensor& b) {
   TensorDifference difference{part, name, {}, 0, a.numel(), 0};
@@ -60,12 +80,12 @@ std::optional<TensorDifference> tensor_difference(const std::string& part, const
     return difference;
   }
   if (a.numel() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0) return std::nullopt;
-  const auto bytes_a = a.view(torch::kUInt8).reshape({-1, a.element_size()}),
-             bytes_b = b.view(torch::kUInt8).reshape({-1, b.element_size()});
-  difference.elements = bytes_a.ne(bytes_b).any(1).sum().item<int64_t>();
-  const torch::Tensor gap =
-      a.is_complex() ? (a - b).abs().to(torch::kFloat64) : (a.to(torch::kFloat64) - b.to(torch::kFloat64)).abs();
-  difference.largest = torch::nan_to_num(gap, INFINITY).max().item<double>();
+  const auto bytes = [](const torch::Tensor& t) {  // flat first: a tensor without dimensions cannot be viewed as bytes
+    return t.reshape({-1}).view(torch::kUInt8).reshape({-1, t.element_size()});
+  };
+  const torch::Tensor differs = bytes(a).ne(bytes(b)).any(1);
+  difference.elements = differs.sum().item<int64_t>();
+  difference.largest = largest_gap(a.reshape({-1}), b.reshape({-1}), differs);
   difference.what = "values";
   return difference;
 }

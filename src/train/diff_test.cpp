@@ -101,5 +101,40 @@ TEST(Diff, Tensors) {
   EXPECT_EQ(result.tensors[5].what, "only in B");
 }
 
+// Each type that safetensors stores, in each kind of shape: the last element's highest bit differs.
+TEST(Diff, EveryTypeAndShape) {
+  using torch::ScalarType;
+  for (const ScalarType type :
+       {torch::kBool, torch::kUInt8, torch::kInt8, torch::kInt16, torch::kUInt16, torch::kInt32, torch::kUInt32,
+        torch::kInt64, torch::kUInt64, torch::kFloat16, torch::kBFloat16, torch::kFloat32, torch::kFloat64,
+        torch::kFloat8_e4m3fn, torch::kFloat8_e5m2, torch::kComplexFloat}) {
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{}, {1}, {3}, {2, 0}, {2, 3, 2}}) {
+      const torch::Tensor a = torch::zeros(shape, torch::TensorOptions(type));
+      const torch::Tensor b = torch::zeros(shape, torch::TensorOptions(type));
+      auto* bytes = static_cast<unsigned char*>(b.data_ptr());
+      if (b.numel() > 0) bytes[b.nbytes() - 1] = type == torch::kBool ? 1 : 0x40;
+      DiffResult result;
+      diff_tensors("model", {{"x", a}, {"y", a}}, {{"x", b}, {"y", a.clone()}}, result);
+      ASSERT_EQ(result.tensors.size(), b.numel() > 0 ? 1u : 0u) << toString(type) << shape.size();
+      if (b.numel() == 0) continue;
+      EXPECT_EQ(result.tensors[0].elements, 1) << toString(type);
+      EXPECT_GT(result.tensors[0].largest, 0.0) << toString(type);
+      diff_tensors("model", {{"z", a}}, {{"z", torch::zeros({7}, torch::TensorOptions(type))}}, result);
+      EXPECT_THAT(result.tensors.back().what, ::testing::HasSubstr("shape ["));
+    }
+  }
+}
+
+TEST(Diff, GapsAreOfTheElementsThatDiffer) {
+  const torch::Tensor counter = torch::tensor(int64_t{1} << 60);
+  torch::Tensor half = torch::tensor({NAN, INFINITY, 1.0f}), other = half.clone();
+  other[2] = 1.25f;
+  DiffResult result;
+  diff_tensors("model", {{"counter", counter}, {"half", half}}, {{"counter", counter + 1}, {"half", other}}, result);
+  ASSERT_EQ(result.tensors.size(), 2u);
+  EXPECT_EQ(result.tensors[0].largest, 1.0);   // as doubles the two are equal
+  EXPECT_EQ(result.tensors[1].largest, 0.25);  // equal bits that are not finite do not count
+}
+
 }  // namespace
 }  // namespace redline::train

@@ -95,6 +95,12 @@ def test_models_draw_only_from_the_context():
             assert not found, f"{path.relative_to(ROOT)}: {found.group(0)}"
 
 
+def test_answers_become_text_in_one_place():
+    """nlohmann's dump() throws on bytes that are no UTF-8, such as those of a path; app/json_text.h replaces them."""
+    for path in (ROOT / "src/app").rglob("*.cpp"):
+        assert ".dump(" not in path.read_text(), f"{path.name}: use json_text()"
+
+
 def test_only_one_place_removes_folders():
     """Whole folders go only through core/own_folder, which looks for redline's mark; tests may clear what they made."""
     forbidden = re.compile(r"\bremove_all\b|\brmtree\b|\bnftw\b|rm -rf")

@@ -116,6 +116,12 @@ def test_cached_features_change_nothing(clips, tmp_path):
     assert "dither" in redline("train", *job(clips, "model.cache_features=true"), "--run-dir", tmp_path / "refused", code=2).stderr
 
 
+def test_eval_gives_what_the_run_recorded(clips, tmp_path):
+    redline("train", *job(clips, "trainer.max_steps=2", "trainer.val_check_interval=2", "exp_manager.ema.enable=true", "exp_manager.ema.decay=0.5"), "--run-dir", tmp_path / "run")
+    answer = json.loads(redline("--json", "eval", tmp_path / "run").stdout)
+    assert answer["step"] == 2 and answer["metrics"] == {name: losses(tmp_path / "run", name)[-1] for name in answer["metrics"]}
+
+
 def rewrite(clips, name, change):
     entries = [json.loads(line) for line in (clips / "train_manifest.json").read_text().splitlines()]
     (clips / name).write_text("".join(json.dumps(change(i, dict(e))) + "\n" for i, e in enumerate(entries)))

@@ -24,7 +24,7 @@ CollapseLimits collapse_limits(const MonitorOptions& options) {
 }
 
 PosteriorMetricsMonitor::PosteriorMetricsMonitor(const MonitorOptions& options, const KlScheduleConfig& schedule,
-                                                 std::shared_ptr<const PosteriorWindow> window, int64_t latent)
+                                                 std::shared_ptr<PosteriorWindow> window, int64_t latent)
     : options_(options),
       schedule_(schedule),
       window_(std::move(window)),
@@ -117,6 +117,7 @@ std::string PosteriorMetricsMonitor::state_json() const {
                         {"reported", static_cast<int>(reported_)},
                         {"kl_per_dim", kl_per_dim_},
                         {"variance", variance_},
+                        {"window_batches", window_->size()},
                         {"history", {{"stride", history_.stride()}, {"seen", history_.seen()}, {"points", points}}}}
       .dump();
 }
@@ -124,6 +125,11 @@ std::string PosteriorMetricsMonitor::state_json() const {
 void PosteriorMetricsMonitor::load_state_json(const std::string& text) {
   const nlohmann::json state = nlohmann::json::parse(text);
   if (state.empty()) return;  // a run that was not monitored before
+  if (!state.contains("window_batches"))
+    log_info(
+        "The checkpoint is of an older version and does not hold the monitor's latest posteriors: its first looks "
+        "after "
+        "this resume cover fewer batches.");
   detector_.restore(state.at("streak"), state.at("since_step"));
   reported_ = static_cast<Collapse>(state.at("reported").get<int>());
   kl_per_dim_ = state.at("kl_per_dim").get<std::vector<double>>();

@@ -19,7 +19,7 @@ namespace redline::models::sequence_vae {
 class PosteriorMetricsMonitor : public task::Monitor {
  public:
   PosteriorMetricsMonitor(const MonitorOptions& options, const KlScheduleConfig& schedule,
-                          std::shared_ptr<const PosteriorWindow> window, int64_t latent);
+                          std::shared_ptr<PosteriorWindow> window, int64_t latent);
 
   int64_t update_every_steps() const override { return options_.update_frequency.value(); }
   int64_t plot_every_steps() const override { return options_.plot_frequency.value(); }
@@ -27,6 +27,8 @@ class PosteriorMetricsMonitor : public task::Monitor {
   std::vector<std::string> plot(int64_t step, const std::string& directory) override;
   std::string state_json() const override;
   void load_state_json(const std::string& text) override;
+  std::map<std::string, torch::Tensor> state_tensors() const override { return window_->state(); }
+  void load_state_tensors(const std::map<std::string, torch::Tensor>& state) override { window_->restore(state); }
 
   const CollapseVerdict& verdict() const { return verdict_; }
   const History& history() const { return history_; }
@@ -38,7 +40,7 @@ class PosteriorMetricsMonitor : public task::Monitor {
 
   MonitorOptions options_;
   KlScheduleConfig schedule_;
-  std::shared_ptr<const PosteriorWindow> window_;
+  std::shared_ptr<PosteriorWindow> window_;
   CollapseDetector detector_;
   CollapseVerdict verdict_;
   History history_;

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/error.h"
+
 namespace redline::models::sequence_vae {
 namespace {
 
@@ -76,6 +78,44 @@ TEST(PosteriorMetricsMonitor, CallsACollapseAndRemembersSinceWhenAcrossARestart)
   EXPECT_EQ(resumed.history().points()[0].step, 10);
   for (int64_t i = 0; i < 4; ++i) push_batch(*window, 2.0, i);
   EXPECT_EQ(resumed.update(40).at("posterior/collapse"), 0.0);
+}
+
+// What update() says after a restart is what it would have said, bit by bit; a step that was given up leaves no trace.
+TEST(PosteriorMetricsMonitor, TheWindowIsPartOfItsState) {
+  auto window = std::make_shared<PosteriorWindow>(4);
+  PosteriorMetricsMonitor monitor(look_options(10), {}, window, 3);
+  for (int64_t i = 0; i < 6; ++i) {
+    const torch::Tensor mean = torch::randn({2 + i, 3}), log_variance = torch::randn({2 + i, 3});
+    window->push(mean, log_variance, mean + 0.1, torch::randn({2 + i}));
+  }
+  monitor.update(10);
+  const std::string json = monitor.state_json();
+  auto other = std::make_shared<PosteriorWindow>(4);
+  PosteriorMetricsMonitor resumed(look_options(10), {}, other, 3);
+  const torch::Tensor given_up = torch::full({2, 3}, NAN);
+  window->stage(given_up, given_up, given_up, torch::full({2}, NAN));
+  const auto tensors = monitor.state_tensors();
+  window->drop_staged();
+  resumed.load_state_json(json);
+  resumed.load_state_tensors(tensors);
+  EXPECT_EQ(other->size(), 4);
+  EXPECT_EQ(resumed.state_json(), json);
+  const torch::Tensor mean = torch::randn({5, 3});
+  for (PosteriorWindow* one : {window.get(), other.get()}) {
+    one->stage(mean, mean, mean, torch::ones({5}));
+    one->commit();
+  }
+  EXPECT_EQ(monitor.update(20), resumed.update(20));
+  EXPECT_EQ(monitor.state_json(), resumed.state_json());
+  for (const auto& [name, tensor] : monitor.state_tensors())
+    EXPECT_TRUE(torch::equal(tensor, resumed.state_tensors().at(name))) << name;
+
+  auto torn = tensors;
+  torn["window.rows"] = torn["window.rows"] + 1;
+  EXPECT_THROW(resumed.load_state_tensors(torn), CheckpointError);
+  resumed.load_state_tensors({});  // of an older version
+  EXPECT_TRUE(other->empty());
+  EXPECT_TRUE(resumed.update(30).empty());
 }
 
 TEST(PosteriorMetricsMonitor, WritesItsPicturesWhereAsked) {

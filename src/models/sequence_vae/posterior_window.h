@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "models/sequence_vae/posterior_statistics.h"
@@ -20,7 +22,18 @@ class PosteriorWindow {
   // the host here.
   void push(const torch::Tensor& mean, const torch::Tensor& log_variance, const torch::Tensor& draw,
             const torch::Tensor& reconstruction);
+  // The same for a step that may still be given up: it counts from commit() on, drop_staged() forgets it.
+  void stage(const torch::Tensor& mean, const torch::Tensor& log_variance, const torch::Tensor& draw,
+             const torch::Tensor& reconstruction);
+  void commit();
+  void drop_staged() { staged_.clear(); }
   bool empty() const { return batches_.empty(); }
+  int64_t size() const { return static_cast<int64_t>(batches_.size()); }
+
+  // For checkpoints: all batches one after another, and how many rows each has. Comes back bit by bit; staged ones are
+  // not part of it. Throws CheckpointError when the tensors do not belong together.
+  std::map<std::string, torch::Tensor> state() const;
+  void restore(const std::map<std::string, torch::Tensor>& state);
 
   // All of it on the host, oldest first.
   struct Snapshot {
@@ -37,7 +50,9 @@ class PosteriorWindow {
     torch::Tensor mean, log_variance, draw, reconstruction;
   };
   size_t limit_;
+  void keep(Entry entry);
   std::deque<Entry> batches_;
+  std::vector<Entry> staged_;
 };
 
 }  // namespace redline::models::sequence_vae

@@ -112,7 +112,7 @@ task::Loss SequenceVaeTask::loss(const task::Batch& batch, task::Context& ctx) {
 
 void SequenceVaeTask::note_training(const Forward& forward, const torch::Tensor& reconstruction,
                                     const torch::Tensor& value) {
-  if (window_) window_->push(forward.posterior.mean, forward.posterior.log_variance, forward.draw, reconstruction);
+  if (window_) window_->stage(forward.posterior.mean, forward.posterior.log_variance, forward.draw, reconstruction);
   if (!aggressive_.active()) return;
   const auto batch = static_cast<double>(forward.sequences.rows->num_sequences());
   step_loss_ += value.item<double>() * batch;

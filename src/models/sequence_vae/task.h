@@ -35,6 +35,7 @@ class SequenceVaeTask : public task::Task {
   std::shared_ptr<data::SampleTransform> sample_transform() const override;
   std::string source_kind() const override { return "parquet"; }
   std::unique_ptr<task::Monitor> monitor() override;
+  void begin_attempt() override;
   void committed(int64_t step) override;
   std::string state_json() const override;
   void load_state_json(const std::string& text) override;
@@ -70,6 +71,7 @@ class SequenceVaeConfig : public task::TaskConfig {
  public:
   void add_sections(config::Schema& schema) override { schema.section("model", options_); }
   void resolve(const MachineFacts& machine) override;
+  std::string monitor_metric() const override;
   std::unique_ptr<task::Task> build(uint64_t seed) const override;
   Options& options() { return options_; }
 

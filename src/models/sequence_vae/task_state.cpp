@@ -12,8 +12,14 @@ std::unique_ptr<task::Monitor> SequenceVaeTask::monitor() {
                                                    options_.latent_dim);
 }
 
+void SequenceVaeTask::begin_attempt() {
+  if (window_) window_->drop_staged();
+  step_loss_ = step_words_ = 0.0;
+}
+
 void SequenceVaeTask::committed(int64_t step) {
   steps_done_ = step;
+  if (window_) window_->commit();
   if (aggressive_.active()) aggressive_.committed(step_loss_, step_words_);
   step_loss_ = step_words_ = 0.0;
 }
@@ -47,6 +53,11 @@ void SequenceVaeConfig::resolve(const MachineFacts&) {
   if (options_.compile_model)
     log_warning_once(
         "--compile_model: sequence_vae has no compiled step; its fused kernels run instead, in the same precision.");
+}
+
+// While the KL term's weight grows, the loss rises although the model gets better.
+std::string SequenceVaeConfig::monitor_metric() const {
+  return options_.kl_schedule.kind == "constant" ? "val_loss" : "val_negative_elbo";
 }
 
 std::unique_ptr<task::Task> SequenceVaeConfig::build(uint64_t seed) const {

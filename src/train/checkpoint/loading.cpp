@@ -94,21 +94,23 @@ LoadedCheckpoint load_checkpoint(const fs::path& path) {
                         "'; train first, or give another path.");
 }
 
-std::vector<GenerationInfo> list_generations(const fs::path& directory) {
+std::vector<GenerationInfo> list_generations(const fs::path& directory, const std::string& monitor) {
   std::vector<GenerationInfo> list;
   for (const fs::path& path : generation_paths(directory)) {
     try {
       const Manifest manifest = read_manifest(path);
-      list.push_back({path, manifest.step, manifest.metric});
+      // Values of another metric (the option changed) do not compare.
+      list.push_back({path, manifest.step, manifest.monitor == monitor ? manifest.metric : std::nullopt});
     } catch (const CheckpointError&) {  // damaged or of another version: named when someone tries to load it
     }
   }
   return list;
 }
 
-std::optional<GenerationInfo> best_generation(const fs::path& directory, const std::string& mode) {
+std::optional<GenerationInfo> best_generation(const fs::path& directory, const std::string& monitor,
+                                              const std::string& mode) {
   std::optional<GenerationInfo> best;
-  for (const GenerationInfo& info : list_generations(directory)) {
+  for (const GenerationInfo& info : list_generations(directory, monitor)) {
     if (!info.metric || std::isnan(*info.metric)) continue;
     if (!best || (mode == "min" ? *info.metric < *best->metric : *info.metric > *best->metric)) best = info;
   }

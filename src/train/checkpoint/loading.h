@@ -24,10 +24,12 @@ std::optional<LoadedCheckpoint> load_newest_usable(const std::filesystem::path& 
 // A generation, a weights file, or (newest usable, with a warning for each damaged one) a run or checkpoints directory.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& path);
 
-// Generations whose manifest can be read, oldest first; contents are not verified. Throws DiskError.
-std::vector<GenerationInfo> list_generations(const std::filesystem::path& directory);
-// The best by metric among them; nullopt when none has one. `mode`: min or max.
-std::optional<GenerationInfo> best_generation(const std::filesystem::path& directory, const std::string& mode);
+// Generations whose manifest can be read, oldest first, with their values of the metric `monitor`; contents are not
+// verified. Throws DiskError.
+std::vector<GenerationInfo> list_generations(const std::filesystem::path& directory, const std::string& monitor);
+// The best by that metric among them; nullopt when none has it. `mode`: min or max.
+std::optional<GenerationInfo> best_generation(const std::filesystem::path& directory, const std::string& monitor,
+                                              const std::string& mode);
 
 // "step-00000003: …/model.safetensors, block 0 (…): …; step-00000002: …. Also there: quarantine-step-00000001, …", for
 // the sentence of somebody who has found no usable one.

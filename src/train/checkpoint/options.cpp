@@ -33,7 +33,9 @@ config::Table<CheckpointConfig> CheckpointConfig::fields() {
       .above(0);
   table.add("save_on_validation", &T::save_on_validation,
             "Also save after each validation, so that the best model is on disk.");
-  table.add("monitor", &T::monitor, "The metric that decides which generation is best.");
+  table.add("monitor", &T::monitor,
+            "The metric that decides which generation is best; auto: val_loss, or the metric that the task names when "
+            "its loss changes meaning over training.");
   table.add("mode", &T::mode, "Whether a lower or a higher value of the monitored metric is better.")
       .choices({"min", "max"});
   table.add("save_top_k", &T::save_top_k, "How many of the best generations are kept; -1 keeps all.").at_least(-1);

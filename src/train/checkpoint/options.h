@@ -18,8 +18,8 @@ struct CheckpointConfig {
   std::optional<std::string> train_time_interval;  // "10m", "00:00:10:00"
   double overhead_limit = 0.03;                    // share of wall time that saving may cost when no interval is given
   std::optional<double> mean_time_between_failures_seconds;
-  bool save_on_validation = true;  // a generation after each validation, so that `best` is always on disk
-  std::string monitor = "val_loss";
+  bool save_on_validation = true;     // a generation after each validation, so that `best` is always on disk
+  config::Auto<std::string> monitor;  // auto: the task's (TaskConfig::monitor_metric)
   std::string mode = "min";
   int64_t save_top_k = 1;  // best by `monitor`; -1 keeps all, 0 none
   int64_t max_keep_ckpts =

@@ -1,15 +1,10 @@
 // See sample_log.h. A line is "[step,epoch,id,id,...]": JSON that any tool reads, cheap to write.
 #include "train/checkpoint/sample_log.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <system_error>
+#include <utility>
 
-#include "core/error.h"
 #include "core/file_ops.h"
 #include "core/strings.h"
 
@@ -26,22 +21,8 @@ bool sample_log_wanted() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-SampleLog::SampleLog(const std::filesystem::path& run_directory) : path_(run_directory / kSampleLogName) {
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) {
-    throw DiskError("Cannot open '" + printable(path_.string()) + "': " + std::generic_category().message(errno) +
-                    "; check the run directory.");
-  }
-  pending_ = "\n";  // ends the line that a kill may have torn
-}
-
-SampleLog::~SampleLog() {
-  try {
-    flush();
-  } catch (const DiskError&) {  // the loop flushes before each save; what is lost here is repeated after a resume
-  }
-  ::close(descriptor_);
-}
+SampleLog::SampleLog(const std::filesystem::path& run_directory)
+    : file_(run_directory / kSampleLogName, "sample_log.write") {}
 
 void SampleLog::step(int64_t step, int64_t epoch, std::span<const int64_t> sample_ids) {
   pending_ += '[';
@@ -54,17 +35,8 @@ void SampleLog::step(int64_t step, int64_t epoch, std::span<const int64_t> sampl
 }
 
 void SampleLog::flush() {
-  std::string_view rest = pending_;
-  while (!rest.empty()) {
-    const ssize_t wrote = ::write(descriptor_, rest.data(), rest.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) {
-      throw DiskError("Cannot write '" + printable(path_.string()) + "': " + std::generic_category().message(errno) +
-                      "; free space there.");
-    }
-    rest.remove_prefix(static_cast<size_t>(wrote));
-  }
-  pending_.clear();
+  if (!pending_.empty()) file_.append(std::exchange(pending_, {}));
+  file_.retry();
 }
 
 std::map<int64_t, SampleRow> read_sample_log(const std::filesystem::path& run_directory) {

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "measure/kept_writes.h"
+
 namespace redline::train {
 
 bool sample_log_wanted();
@@ -18,7 +20,7 @@ bool sample_log_wanted();
 class SampleLog {
  public:
   explicit SampleLog(const std::filesystem::path& run_directory);  // appends; throws DiskError
-  ~SampleLog();
+  ~SampleLog() { flush(); }
   SampleLog(const SampleLog&) = delete;
   SampleLog& operator=(const SampleLog&) = delete;
 
@@ -27,9 +29,8 @@ class SampleLog {
   void flush();
 
  private:
-  int descriptor_ = -1;
-  std::filesystem::path path_;
-  std::string pending_;
+  measure::KeptFile file_;
+  std::string pending_ = "\n";  // ends the line that a kill may have torn
 };
 
 struct SampleRow {

@@ -72,6 +72,8 @@ struct CheckpointStore::Impl {
   double last_write = 0, last_write_cpu = 0;
   std::exception_ptr failure;  // to be thrown by the next call of the loop
 
+  std::string monitor() const { return config.monitor.value_or("val_loss"); }
+
   void emit(const std::string& kind, const measure::FieldList& fields) const {
     if (events) events(kind, fields);
   }
@@ -117,7 +119,7 @@ struct CheckpointStore::Impl {
     std::vector<RetainedItem> items;
     std::vector<fs::path> paths;
     try {
-      for (const GenerationInfo& info : list_generations(directory)) {
+      for (const GenerationInfo& info : list_generations(directory, monitor())) {
         items.push_back({info.step, info.metric});
         paths.push_back(info.path);
       }
@@ -232,7 +234,7 @@ struct CheckpointStore::Impl {
       report.written = false;
       return report;
     }
-    WriteJob work{{step, config.monitor, metric}, {}, 0};
+    WriteJob work{{step, monitor(), metric}, {}, 0};
     if (async && take_snapshot(state)) {
       report.bytes = snapshot.bytes();
       work.files = snapshot.files();
@@ -343,10 +345,12 @@ void CheckpointStore::adopt(const LoadedCheckpoint& loaded, const std::vector<st
 LoadedCheckpoint CheckpointStore::load(const fs::path& path) { return load_checkpoint(path); }
 
 std::optional<GenerationInfo> CheckpointStore::best() const {
-  return best_generation(impl_->directory, impl_->config.mode);
+  return best_generation(impl_->directory, impl_->monitor(), impl_->config.mode);
 }
 
-std::vector<GenerationInfo> CheckpointStore::list() const { return list_generations(impl_->directory); }
+std::vector<GenerationInfo> CheckpointStore::list() const {
+  return list_generations(impl_->directory, impl_->monitor());
+}
 
 void CheckpointStore::set_aside_after(int64_t step) {
   impl_->wait_for_writer();

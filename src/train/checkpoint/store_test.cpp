@@ -50,6 +50,19 @@ std::vector<std::string> names_in(const fs::path& directory) {
   return names;
 }
 
+TEST(CheckpointStore, ValuesOfAnotherMetricDoNotCompare) {
+  ScratchDirectory scratch;
+  CheckpointConfig config = keep_two();
+  config.async = false;
+  { CheckpointStore(scratch / "c", config).save(state_at(1), 1, 0.5); }
+  config.monitor.set("val_negative_elbo");
+  CheckpointStore store(scratch / "c", config);
+  EXPECT_FALSE(store.best().has_value());
+  store.save(state_at(2), 2, 700.0);
+  ASSERT_TRUE(store.best().has_value());
+  EXPECT_EQ(store.best()->step, 2);
+}
+
 TEST(CheckpointStore, WhatIsSavedComesBack) {
   ScratchDirectory scratch;
   for (bool async : {false, true}) {

@@ -129,6 +129,9 @@ void Job::resolve(const JobOptions& options) {
   resolve_data(validation_ds_);
   resolve_data(test_ds_);
   task_config_->resolve(machine_);
+  for (config::Auto<std::string>* monitor :
+       {&exp_manager_.checkpoint_callback_params.monitor, &exp_manager_.early_stopping_callback_params.monitor})
+    if (monitor->is_auto()) monitor->set(task_config_->monitor_metric());
   if (trainer_.intra_op_threads.value() > machine_.allowed_cpus)
     log_warning(fmt::format(
         "trainer.intra_op_threads is {}, but this process may use {} cores: threads will wait for each other.",

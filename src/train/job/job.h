@@ -55,6 +55,8 @@ class Job {
   std::string request_hash() const;
   uint64_t seed() const { return static_cast<uint64_t>(root_.seed); }
 
+  std::string monitor_metric() const { return task_config_->monitor_metric(); }
+
   // Weights drawn from the seed; moved to the device and memory format of the run.
   std::unique_ptr<task::Task> build_task() const;
   bool channels_last(const task::Task& task) const;

@@ -77,11 +77,18 @@ LoopSettings make_loop_settings(const Job& job, const task::Task& task, const da
   s.save_interval = save_interval_of(c, t.accumulate_grad_batches);
   s.save_every_n_epochs = c.every_n_epochs;
   s.save_on_validation = c.save_on_validation;
-  s.save_metric = c.monitor;
+  s.save_metric = c.monitor.value();
   if (e.create_early_stopping_callback) {
     s.early_stopping = e.early_stopping_callback_params.settings();
-    s.early_metric = e.early_stopping_callback_params.monitor;
+    s.early_metric = e.early_stopping_callback_params.monitor.value();
   }
+  const bool watches_loss = (e.create_checkpoint_callback && s.save_metric == "val_loss") ||
+                            (s.early_stopping && s.early_metric == "val_loss");
+  if (notes != nullptr && watches_loss && job.monitor_metric() != "val_loss")
+    notes->push_back(fmt::format(
+        "val_loss is monitored as asked, but this task's loss changes its meaning while it trains, so early "
+        "checkpoints may look best; {} does not (monitor: auto).",
+        job.monitor_metric()));
   s.fp32_gflops = job.machine().gemm_fp32_gflops;
   if (task.source_kind() == "audio") s.items_per_length = static_cast<double>(job.train_ds().sample_rate);
   s.intra_op_threads = t.intra_op_threads.value();

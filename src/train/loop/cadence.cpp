@@ -50,9 +50,10 @@ CountOrShare parse_count_or_share(const std::string& text, const std::string& fi
     return result;
   }
   const auto real = parse_double(text);
-  if (!real || !(*real >= 0.0) || (*real > 1.0 && *real != std::floor(*real)))
-    throw ConfigError(
-        fmt::format("{} is '{}'; give a whole number of batches, or a share between 0.0 and 1.0.", field, text));
+  constexpr double kLargestWhole = 9007199254740992.0;  // 2^53: beyond it, and at infinity, a count means nothing
+  if (!real || !(*real >= 0.0) || (*real > 1.0 && (*real != std::floor(*real) || *real > kLargestWhole)))
+    throw ConfigError(fmt::format("{} is '{}'; give a whole number of batches, or a share between 0.0 and 1.0.", field,
+                                  printable(text)));
   if (*real > 1.0) {  // 2500.0 means 2500
     result.count = static_cast<int64_t>(*real);
   } else {
@@ -105,7 +106,7 @@ double validations_per_step(const CadenceSettings& s, int64_t steps_per_epoch) {
 std::string validation_words(const CadenceSettings& s, int64_t steps_per_epoch) {
   if (!s.validation) return "never";
   const int64_t interval = validation_interval(s, steps_per_epoch);
-  const int64_t steps = (interval + s.batches_per_step - 1) / s.batches_per_step;
+  const int64_t steps = (interval - 1) / s.batches_per_step + 1;
   if (counts_across_epochs(s, steps_per_epoch)) return fmt::format("every {} steps, counted across epochs", steps);
   const std::string epochs =
       s.check_val_every_n_epoch > 1 ? fmt::format(" of every {}th epoch", s.check_val_every_n_epoch) : "";

@@ -116,7 +116,7 @@ TEST(Cadence, CountsAndShares) {
   EXPECT_EQ(parse_count_or_share("0", "f").of(10), 0);
   EXPECT_EQ(parse_count_or_share("0.0", "f").of(10), 0);
   EXPECT_EQ(parse_count_or_share("2500.0", "f").of(10), 2500);
-  for (const char* bad : {"-1", "1.5", "half", "nan", ""})
+  for (const char* bad : {"-1", "1.5", "half", "nan", "inf", "-inf", "1e30", ""})
     EXPECT_THROW(parse_count_or_share(bad, "f"), ConfigError) << bad;
   EXPECT_EQ(limited_steps(10, parse_count_or_share("1.0", "f"), 2), 10);
   EXPECT_EQ(limited_steps(10, parse_count_or_share("7", "f"), 2), 4);
@@ -130,6 +130,10 @@ TEST(Cadence, Words) {
   EXPECT_EQ(validation_words(s, 10), "every 5 steps");
   s.val_check_interval = parse_count_or_share("2500", "f");
   EXPECT_EQ(validation_words(s, 10), "every 2500 steps, counted across epochs");
+  s.batches_per_step = 2;
+  s.val_check_interval = parse_count_or_share("9223372036854775807", "f");
+  EXPECT_EQ(validation_words(s, 10), "every 4611686018427387904 steps, counted across epochs");
+  EXPECT_FALSE(decide_cadence(s, {1000000, 100000, 10, 10}).validate);
   s.validation = false;
   EXPECT_EQ(validation_words(s, 10), "never");
 }

@@ -3,14 +3,16 @@
 namespace redline::train {
 
 void LogWindow::add(const StepResult& result, bool committed) {
-  ++steps_;
-  samples_ += result.samples;
-  items_ += result.items;
-  padded_items_ += result.padded_items;
+  ++timed_steps_;
+  timed_samples_ += result.samples;
+  ++sums_.steps;
+  sums_.samples += result.samples;
+  sums_.items += result.items;
+  sums_.padded_items += result.padded_items;
   if (!committed || !(result.weight > 0)) return;
-  weight_ += result.weight;
-  loss_ += result.loss * result.weight;
-  for (const auto& [name, mean] : result.metrics) metrics_[name] += mean * result.weight;
+  sums_.weight += result.weight;
+  sums_.loss += result.loss * result.weight;
+  for (const auto& [name, mean] : result.metrics) sums_.metrics[name] += mean * result.weight;
 }
 
 void LogWindow::add_phases(const measure::PhaseTimes& phases) {
@@ -20,18 +22,18 @@ void LogWindow::add_phases(const measure::PhaseTimes& phases) {
 std::map<std::string, double> LogWindow::values(const Now& now) const {
   std::map<std::string, double> values;
   const double seconds = static_cast<double>(now.now_ns - begin_ns_) * 1e-9;
-  if (weight_ > 0) {
-    values["loss"] = loss_ / weight_;
-    for (const auto& [name, sum] : metrics_) values[name] = sum / weight_;
+  if (sums_.weight > 0) {
+    values["loss"] = sums_.loss / sums_.weight;
+    for (const auto& [name, sum] : sums_.metrics) values[name] = sum / sums_.weight;
   }
-  if (steps_ == 0 || !(seconds > 0)) return values;
-  values["samples_per_second"] = static_cast<double>(samples_) / seconds;
-  values["iterations_per_second"] = static_cast<double>(steps_) / seconds;
-  values["step_seconds"] = seconds / static_cast<double>(steps_);
+  if (sums_.padded_items > 0)
+    values["padding_share"] = 1.0 - static_cast<double>(sums_.items) / static_cast<double>(sums_.padded_items);
+  if (timed_steps_ == 0 || !(seconds > 0)) return values;
+  values["samples_per_second"] = static_cast<double>(timed_samples_) / seconds;
+  values["iterations_per_second"] = static_cast<double>(timed_steps_) / seconds;
+  values["step_seconds"] = seconds / static_cast<double>(timed_steps_);
   const auto wait = static_cast<size_t>(measure::Phase::Wait);
   values["data_wait_share"] = static_cast<double>(phases_[wait] + now.running[wait]) * 1e-9 / seconds;
-  if (padded_items_ > 0)
-    values["padding_share"] = 1.0 - static_cast<double>(items_) / static_cast<double>(padded_items_);
   values["cores_used"] = static_cast<double>(now.process_cpu_ns - begin_cpu_ns_) * 1e-9 / seconds;
   double all = 0;
   for (size_t i = 0; i < begin_stages_.size(); ++i)
@@ -46,7 +48,12 @@ std::map<std::string, double> LogWindow::values(const Now& now) const {
 }
 
 void LogWindow::reset(const Now& now) {
-  *this = LogWindow();
+  sums_ = LogSums();
+  start_clock(now);
+}
+
+void LogWindow::start_clock(const Now& now) {
+  timed_steps_ = timed_samples_ = 0;
   begin_ns_ = now.now_ns;
   begin_cpu_ns_ = now.process_cpu_ns;
   begin_stages_ = now.loader.stages.ns;

@@ -1,5 +1,5 @@
 // Sums between two log lines: means weighted as the loss is, rates over wall time. Plain arithmetic; times come from
-// outside.
+// outside. The sums outlive the process (checkpoint); times and what they count are of this process only.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "data/loader.h"
 #include "measure/phases.h"
+#include "train/loop/loop_state.h"
 #include "train/loop/step_compute.h"
 
 namespace redline::train {
@@ -26,15 +27,17 @@ class LogWindow {
   // Means and rates since the last reset; names of the metric table.
   std::map<std::string, double> values(const Now& now) const;
   void reset(const Now& now);
-  int64_t steps() const { return steps_; }
+  // Rates count from here; the sums stay.
+  void start_clock(const Now& now);
+  const LogSums& sums() const { return sums_; }
+  void restore(const LogSums& sums) { sums_ = sums; }
   double items_per_sample() const {
-    return samples_ > 0 ? static_cast<double>(items_) / static_cast<double>(samples_) : 0.0;
+    return sums_.samples > 0 ? static_cast<double>(sums_.items) / static_cast<double>(sums_.samples) : 0.0;
   }
 
  private:
-  double weight_ = 0, loss_ = 0;
-  std::map<std::string, double> metrics_;
-  int64_t steps_ = 0, samples_ = 0, items_ = 0, padded_items_ = 0;
+  LogSums sums_;
+  int64_t timed_steps_ = 0, timed_samples_ = 0;
   measure::PhaseTimes phases_{};
   int64_t begin_ns_ = 0, begin_cpu_ns_ = 0;
   measure::StageTimes begin_stages_{};

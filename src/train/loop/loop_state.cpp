@@ -29,6 +29,36 @@ double number_from_json(const Json& json) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
+Json numbers_to_json(const std::map<std::string, double>& numbers) {
+  Json json = Json::object();
+  for (const auto& [name, value] : numbers) json[name] = number_to_json(value);
+  return json;
+}
+std::map<std::string, double> numbers_from_json(const Json& json) {
+  std::map<std::string, double> numbers;
+  for (const auto& [name, value] : json.items()) numbers[name] = number_from_json(value);
+  return numbers;
+}
+
+Json log_sums_to_json(const LogSums& sums) {
+  return {{"weight", number_to_json(sums.weight)},
+          {"loss", number_to_json(sums.loss)},
+          {"metrics", numbers_to_json(sums.metrics)},
+          {"steps", sums.steps},
+          {"samples", sums.samples},
+          {"items", sums.items},
+          {"padded_items", sums.padded_items}};
+}
+LogSums log_sums_from_json(const Json& json) {
+  return {number_from_json(json.at("weight")),
+          number_from_json(json.at("loss")),
+          numbers_from_json(json.at("metrics")),
+          json.at("steps"),
+          json.at("samples"),
+          json.at("items"),
+          json.at("padded_items")};
+}
+
 uint64_t hex_to_u64(const std::string& text) { return std::stoull(text, nullptr, 16); }
 
 }  // namespace
@@ -50,9 +80,8 @@ std::string LoopState::to_json() const {
   json["memory_guard"] = {{"piece_cost", memory_piece_cost}};
   json["early_stopping"] = {{"best", early_best ? number_to_json(*early_best) : Json()}, {"waited", early_waited}};
   json["pending_validation"] = pending_validation;
-  Json validation = Json::object();
-  for (const auto& [name, value] : last_validation) validation[name] = number_to_json(value);
-  json["last_validation"] = validation;
+  json["last_validation"] = numbers_to_json(last_validation);
+  if (log_window) json["log_window"] = log_sums_to_json(*log_window);
   json["numerics"] = {{"intra_op_threads", intra_op_threads}, {"fingerprint", numerics}};
   json["config_hash"] = config_hash;
   json["task"] = Json::parse(task_state);
@@ -87,8 +116,8 @@ LoopState LoopState::from_json(const std::string& text) {
       state.early_best = number_from_json(json.at("early_stopping").at("best"));
     state.early_waited = json.at("early_stopping").at("waited");
     state.pending_validation = json.at("pending_validation");
-    for (const auto& [name, value] : json.at("last_validation").items())
-      state.last_validation[name] = number_from_json(value);
+    state.last_validation = numbers_from_json(json.at("last_validation"));
+    if (json.contains("log_window")) state.log_window = log_sums_from_json(json.at("log_window"));
     state.intra_op_threads = json.at("numerics").at("intra_op_threads");
     state.numerics = json.at("numerics").at("fingerprint");
     state.config_hash = json.at("config_hash");

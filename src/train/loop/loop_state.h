@@ -12,6 +12,13 @@
 
 namespace redline::train {
 
+// What a log line's means are made of: sums since the last one, so that a resume in between changes no line.
+struct LogSums {
+  double weight = 0, loss = 0;
+  std::map<std::string, double> metrics;
+  int64_t steps = 0, samples = 0, items = 0, padded_items = 0;
+};
+
 struct LoopState {
   int64_t step = 0;           // optimiser steps done, skipped ones included
   int64_t epoch = 0;          // of the next step
@@ -27,6 +34,7 @@ struct LoopState {
   int64_t early_waited = 0;
   bool pending_validation = false;  // a validation was due at `step` and has not been made
   std::map<std::string, double> last_validation;
+  std::optional<LogSums> log_window;  // absent in checkpoints of older versions
   int64_t intra_op_threads = 0;
   std::string numerics;     // device::numerics_fingerprint()
   std::string config_hash;  // of the resolved config

@@ -14,7 +14,12 @@ void copy_named(const NamedTensors& from, NamedTensors& to) {
     for (const auto& [name, tensor] : from) to.emplace_back(name, tensor.detach().clone(at::MemoryFormat::Preserve));
     return;
   }
-  for (size_t i = 0; i < from.size(); ++i) to[i].second.copy_(from[i].second);
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (to[i].second.sizes() == from[i].second.sizes() && to[i].second.scalar_type() == from[i].second.scalar_type())
+      to[i].second.copy_(from[i].second);
+    else  // a monitor's window that has grown
+      to[i].second = from[i].second.detach().clone(at::MemoryFormat::Preserve);
+  }
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ void load_named(const NamedTensors& from, const NamedTensors& to) {
 }
 
 constexpr const char* kEmaPrefix = "ema.";
+constexpr const char* kMonitorPrefix = "monitor.";
 constexpr int64_t kRssEveryNs = 10'000'000;
 
 }  // namespace
@@ -110,7 +111,12 @@ CheckpointState Trainer::state() const {
   state.numerics = device::numerics_fingerprint();
   state.config_hash = settings_.config_hash;
   state.task_state = parts_.task.state_json();
-  if (monitor_) state.monitor_state = monitor_->state_json();
+  state.log_window = window_.sums();
+  if (monitor_) {
+    state.monitor_state = monitor_->state_json();
+    for (const auto& [name, tensor] : monitor_->state_tensors())
+      result.optimizer.emplace_back(kMonitorPrefix + name, tensor);
+  }
   result.state_json = state.to_json();
   return result;
 }
@@ -121,6 +127,11 @@ void Trainer::load(const CheckpointState& checkpoint) {
     log_warning(
         "The checkpoint was made with another data plan (other data, seed, batch size or order); training continues "
         "with the new one.");
+  if (!state_.log_window && settings_.cadence.log_every_n_steps > 0 &&
+      state_.step % settings_.cadence.log_every_n_steps != 0)
+    log_info(
+        "The checkpoint is of an older version and does not hold what was summed since the last log line: the first "
+        "line after this resume covers fewer steps.");
   snapshot_.drop();
   next_snapshot_ = state_.step;
   save_began_step_ = state_.step;
@@ -131,10 +142,12 @@ void Trainer::restore(const CheckpointState& checkpoint) {
   feed_.drop_ahead();
   LoopState state = LoopState::from_json(checkpoint.state_json);
   load_named(checkpoint.model, named_model(parts_.task.module()));
-  std::map<std::string, torch::Tensor> optimizer, averages;
+  std::map<std::string, torch::Tensor> optimizer, averages, watched;
   for (const auto& [name, tensor] : checkpoint.optimizer) {
     if (starts_with(name, kEmaPrefix))
       averages[name.substr(std::string(kEmaPrefix).size())] = tensor;
+    else if (starts_with(name, kMonitorPrefix))
+      watched[name.substr(std::string(kMonitorPrefix).size())] = tensor;
     else
       optimizer[name] = tensor;
   }
@@ -146,7 +159,11 @@ void Trainer::restore(const CheckpointState& checkpoint) {
   memory_.restore(state.memory_piece_cost);
   if (early_) early_->restore(state.early_best, state.early_waited);
   parts_.task.load_state_json(state.task_state);
-  if (monitor_) monitor_->load_state_json(state.monitor_state);
+  if (monitor_) {
+    monitor_->load_state_json(state.monitor_state);
+    monitor_->load_state_tensors(watched);
+  }
+  window_.restore(state.log_window.value_or(LogSums{}));
   state_ = std::move(state);
   enter_epoch(state_.epoch, state_.step_in_epoch);
 }
@@ -162,11 +179,26 @@ void Trainer::run_monitor(bool plot) {
   const PhaseScope scope(clock_, Phase::Monitor);
   LogValues values{state_.step, monitor_->update(state_.step)};
   std::vector<std::string> plots;
-  if (plot) {
-    std::filesystem::create_directories(settings_.plot_directory);
-    plots = monitor_->plot(state_.step, settings_.plot_directory);
-  }
+  if (plot) plots = draw_plots();
   observer_->monitored(values, plots);
+}
+
+// A picture that cannot be written is skipped: the next one shows what it would have shown.
+std::vector<std::string> Trainer::draw_plots() {
+  std::string problem;
+  try {
+    std::filesystem::create_directories(settings_.plot_directory);
+    std::vector<std::string> plots = monitor_->plot(state_.step, settings_.plot_directory);
+    plots_fail_ = false;
+    return plots;
+  } catch (const DiskError& error) {
+    problem = error.what();
+  } catch (const std::filesystem::filesystem_error& error) {
+    problem = error.what();
+  }
+  if (!plots_fail_) log_warning(fmt::format("The monitor's plots of step {} are skipped: {}", state_.step, problem));
+  plots_fail_ = true;
+  return {};
 }
 
 void Trainer::log_step(const StepOutcome& outcome, const CadencePosition& position) {
@@ -426,7 +458,7 @@ FitResult Trainer::fit() {
   const int64_t begin_ns = save_began_ns_ = now_ns();
   save_began_step_ = saved_step_ = state_.step;
   if (state_.step > 0) next_flags_ = measure::kStepAfterResume;
-  window_.reset({begin_ns, process_cpu_ns(), {}, parts_.train.stats()});
+  window_.start_clock({begin_ns, process_cpu_ns(), {}, parts_.train.stats()});
   stages_seen_ = parts_.train.stats().stages.ns;
   clock_.forget_idle();
   parts_.task.module().train();

@@ -88,7 +88,7 @@ struct LoopSettings {
 struct FitResult {
   StopReason stop = StopReason::None;
   std::string early_stop;  // why, when early stopping ended the run
-  int stop_signal = 0;     // SIGINT, SIGTERM, SIGUSR1: resume continues
+  int stop_signal = 0;     // of signals.h: resume continues
   int64_t steps = 0, epochs = 0;
   double last_loss = 0.0;
   std::map<std::string, double> last_validation;
@@ -178,6 +178,7 @@ class Trainer {
   CadenceDecision after_step(const StepOutcome& outcome, const CadencePosition& position);
   void log_step(const StepOutcome& outcome, const CadencePosition& position);
   void run_monitor(bool plot);
+  std::vector<std::string> draw_plots();
   void validate_now();
   void save_if_due(const CadenceDecision& decision);
   void save(bool wait);
@@ -216,6 +217,7 @@ class Trainer {
   LogWindow window_;
   DriftWatch drift_;
   std::optional<MemoryWatch> memory_watch_;
+  bool plots_fail_ = false;
   std::unique_ptr<EarlyStopping> early_;
   std::string early_stop_;
   int64_t validated_step_ = -1, saved_step_ = -1, save_began_step_ = 0, save_began_ns_ = 0;

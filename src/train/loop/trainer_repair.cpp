@@ -60,7 +60,9 @@ void Trainer::repair(const std::string& what) {
   }
   log_warning(fmt::format("After step {} {} is not finite; replaying from the copy of step {}.", target, what,
                           snapshot_.step()));
+  const LogSums logged = window_.sums();  // replayed steps are in it already
   restore(snapshot_.state());
+  window_.restore(logged);
   state_.guard_actions = actions;
   replaying_ = true;
   while (state_.step < target) {

@@ -49,6 +49,7 @@ void Trainer::add_pieces(const task::Batch& batch) {
 
 Trainer::Attempt Trainer::attempt(Precision precision, StepOutcome& outcome) {
   optimizer_->clear_gradients();
+  parts_.task.begin_attempt();
   step_batches_.clear();
   piece_rows_ = piece_cost_ = 0;
   try {

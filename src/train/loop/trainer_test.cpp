@@ -146,6 +146,59 @@ TEST(Trainer, StateContinuesBitByBitInTheMiddleOfAnEpoch) {
   EXPECT_EQ(whole.trainer->state().state_json, second.trainer->state().state_json);
 }
 
+// Everything a log line says of the steps since the last one, apart from times and what depends on them.
+std::map<std::string, double> lasting(const LogValues& line) {
+  std::map<std::string, double> values;
+  for (const char* name : {"loss", "learning_rate", "grad_norm", "epoch", "padding_share", "skipped_steps"})
+    if (line.metrics.contains(name)) values[name] = line.metrics.at(name);
+  return values;
+}
+
+TEST(Trainer, LogLinesAfterAResumeAreThoseOfTheUndisturbedRun) {
+  const std::vector<std::string> settings = {"trainer.log_every_n_steps=8", "model.train_ds.shuffle=true"};
+  Loop whole(settings);
+  whole.trainer->run_steps(24);
+  ASSERT_EQ(whole.seen.logs.size(), 3u);
+  for (const int64_t cut : {1, 9, 13, 15, 16, 23}) {
+    Loop first(settings), second(settings);
+    first.trainer->run_steps(cut);
+    second.trainer->load(first.trainer->state());
+    second.trainer->run_steps(24 - cut);
+    ASSERT_EQ(second.seen.logs.size(), static_cast<size_t>(3 - cut / 8)) << cut;
+    for (size_t i = 0; i < second.seen.logs.size(); ++i)
+      EXPECT_EQ(lasting(second.seen.logs[i]), lasting(whole.seen.logs[i + static_cast<size_t>(cut / 8)])) << cut;
+    EXPECT_EQ(whole.trainer->state().state_json, second.trainer->state().state_json) << cut;
+  }
+}
+
+TEST(Trainer, AStateOfAnOlderVersionWithoutAWindowLoads) {
+  Loop first({"trainer.log_every_n_steps=8"}), second({"trainer.log_every_n_steps=8"});
+  first.trainer->run_steps(13);
+  CheckpointState state = first.trainer->state();
+  LoopState old = LoopState::from_json(state.state_json);
+  ASSERT_TRUE(old.log_window.has_value());
+  EXPECT_EQ(old.log_window->steps, 5);
+  old.log_window.reset();
+  state.state_json = old.to_json();
+  EXPECT_EQ(state.state_json.find("log_window"), std::string::npos);
+  second.trainer->load(state);
+  second.trainer->run_steps(3);
+  ASSERT_EQ(second.seen.logs.size(), 1u);
+  EXPECT_TRUE(std::isfinite(second.seen.logs[0].metrics.at("loss")));
+}
+
+TEST(LoopState, SumsComeBackBitByBit) {
+  LoopState state;
+  state.log_window =
+      LogSums{0.1 + 0.2, 1e300 / 3, {{"a", 1.0 / 3}, {"b", std::numeric_limits<double>::infinity()}}, 3, 7, 11, 13};
+  const LoopState back = LoopState::from_json(state.to_json());
+  ASSERT_TRUE(back.log_window.has_value());
+  EXPECT_EQ(back.log_window->weight, state.log_window->weight);
+  EXPECT_EQ(back.log_window->loss, state.log_window->loss);
+  EXPECT_EQ(back.log_window->metrics, state.log_window->metrics);
+  EXPECT_EQ(back.to_json(), state.to_json());
+}
+
 TEST(Trainer, TwoLoopsMayTakeTurns) {
   Loop alone, a, b({"model.optim.lr=0.1"});
   alone.trainer->run_steps(8);
@@ -243,6 +296,35 @@ TEST(Trainer, ASignalEndsItAtAStepBoundary) {
   StopFlag::clear();
 }
 
+TEST(SignalScope, AnInnerScopeKeepsARequestAndIgnoredHangUpsStayIgnored) {
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    const SignalScope outer;
+    std::raise(SIGHUP);
+    EXPECT_FALSE(StopFlag::requested());
+    for (const int number : {SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU}) {
+      StopFlag::clear();
+      std::raise(number);
+      EXPECT_EQ(StopFlag::signal(), number);
+    }
+    {
+      const SignalScope inner;
+      EXPECT_EQ(StopFlag::signal(), SIGXCPU);
+      EXPECT_THROW(stop_before_start(), PreemptedError);
+    }
+    std::raise(SIGUSR2);
+    EXPECT_EQ(StopFlag::signal(), SIGUSR2) << "the inner scope's end takes no handler away";
+  }
+  std::signal(SIGHUP, SIG_DFL);
+  {
+    const SignalScope scope;
+    EXPECT_FALSE(StopFlag::requested());
+    std::raise(SIGHUP);
+    EXPECT_EQ(signal_text(StopFlag::signal()), "SIGHUP");
+  }
+  StopFlag::clear();
+}
+
 TEST(Trainer, WordsForTasksThatCannotBeLearnedFrom) {
   const auto failure = [](const std::vector<std::string>& overrides) -> std::string {
     try {
@@ -299,6 +381,15 @@ TEST(LogWindow, MeansAreWeightedAndRatesCountWallTime) {
   EXPECT_DOUBLE_EQ(values.at("data_wait_share"), 0.25);
   EXPECT_DOUBLE_EQ(values.at("padding_share"), 0.25);
   EXPECT_DOUBLE_EQ(values.at("cores_used"), 1.5);
+  // In another process: the means go on, the rates count its own steps and time only.
+  LogWindow resumed;
+  resumed.restore(window.sums());
+  resumed.start_clock(begin);
+  resumed.add(small, true);
+  const auto later = resumed.values(now);
+  EXPECT_DOUBLE_EQ(later.at("loss"), (1.0 + 12.0 + 1.0) / 5);
+  EXPECT_DOUBLE_EQ(later.at("samples_per_second"), 1.0);
+  EXPECT_DOUBLE_EQ(later.at("iterations_per_second"), 0.5);
 }
 
 TEST(Trainer, LogsTheModelsArithmeticAgainstTheMachines) {

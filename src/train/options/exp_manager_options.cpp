@@ -8,7 +8,8 @@ config::Table<EarlyStoppingConfig> EarlyStoppingConfig::fields() {
   using T = EarlyStoppingConfig;
   config::Table<T> table;
   table.about("Stop when a metric stops improving.");
-  table.add("monitor", &T::monitor, "The metric of a validation that is watched.");
+  table.add("monitor", &T::monitor,
+            "The metric of a validation that is watched; auto: as for checkpoint_callback_params.monitor.");
   table.add("mode", &T::mode, "Whether lower or higher is better.").choices({"min", "max"});
   table.add("min_delta", &T::min_delta, "Smaller improvements do not count.").at_least(0);
   table.add("patience", &T::patience, "Validations without improvement before stopping.").at_least(1);

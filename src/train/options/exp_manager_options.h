@@ -13,7 +13,8 @@
 namespace redline::train {
 
 struct EarlyStoppingConfig {
-  std::string monitor = "val_loss", mode = "min";
+  config::Auto<std::string> monitor;  // auto: the task's (TaskConfig::monitor_metric)
+  std::string mode = "min";
   double min_delta = 0.001;
   int64_t patience = 10;
   std::optional<double> stopping_threshold;

@@ -83,7 +83,8 @@ void add_length_rows(config::Table<TrainerConfig>& table) {
   table.add("limit_val_batches", &T::limit_val_batches, "Batches of a validation, as a number or a share.")
       .effect(Effect::Nothing);
   table.add("limit_test_batches", &T::limit_test_batches,
-            "Batches of an evaluation by `redline eval`, as a number or a share.");
+            "Batches of an evaluation of test_ds by `redline eval`, as a number or a share; without a test_ds, "
+            "limit_val_batches counts.");
   table.add("fast_dev_run", &T::fast_dev_run, "One training and one validation batch, to see that everything runs.");
 }
 

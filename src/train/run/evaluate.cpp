@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "train/checkpoint/loading.h"
 #include "train/job/weights.h"
@@ -41,10 +42,13 @@ ChosenWeights choose_weights(const std::filesystem::path& run, const std::string
   if (which == "last" || which == "best") {
     std::optional<LoadedCheckpoint> loaded;
     if (which == "best") {
-      const auto best = best_generation(run / "checkpoints", config.checkpoint_callback_params.mode);
+      const auto best =
+          best_generation(run / "checkpoints", config.checkpoint_callback_params.monitor.value_or("val_loss"),
+                          config.checkpoint_callback_params.mode);
       if (!best)
         throw CheckpointError(fmt::format("The run {} has no checkpoint with the metric '{}'; use --checkpoint last.",
-                                          run.string(), config.checkpoint_callback_params.monitor));
+                                          run.string(),
+                                          config.checkpoint_callback_params.monitor.value_or("val_loss")));
       loaded = CheckpointStore::load(best->path);
     } else {
       loaded = load_checkpoint(run / "checkpoints");
@@ -58,12 +62,26 @@ ChosenWeights choose_weights(const std::filesystem::path& run, const std::string
     chosen.step = loaded.info.step;
     state = std::move(loaded.state);
   }
+  if (!state.state_json.empty()) chosen.loop = LoopState::from_json(state.state_json);
   chosen.tensors = {state.model.begin(), state.model.end()};
   // With an average the run validated it, so it is what the run stands for.
   if (config.ema.enable && !config.ema.validate_original_weights)
     for (const auto& [name, tensor] : state.optimizer)
       if (starts_with(name, "ema.")) chosen.tensors[name.substr(4)] = tensor;
   return chosen;
+}
+
+void load_chosen(const ChosenWeights& chosen, task::Task& task) {
+  const WeightsReport report = load_weights(task.module(), chosen.tensors);
+  if (!report.complete())
+    throw CheckpointError(fmt::format("{} does not fit the run's model: {}.", chosen.path.string(), report.text()));
+  if (chosen.loop)
+    task.load_state_json(chosen.loop->task_state);
+  else if (task.state_json() != "{}")
+    log_info(
+        fmt::format("{} holds weights only: what the task counts over a run (such as a KL weight that grows) "
+                    "begins anew, so the loss may not be the one that was recorded.",
+                    chosen.path.string()));
 }
 
 std::unique_ptr<Job> read_run_job(const task::Registry& registry, const std::filesystem::path& run,
@@ -78,16 +96,26 @@ std::unique_ptr<Job> read_run_job(const task::Registry& registry, const std::fil
   return Job::read(registry, source, machine);
 }
 
-ValidationResult evaluate(const Job& job, task::Task& task) {
+ValidationResult evaluate(const Job& job, task::Task& task, const ChosenWeights& chosen) {
   auto loader = job.build_loader(task, Job::Part::Test, {});
+  const bool on_test = loader != nullptr;
   if (!loader) loader = job.build_loader(task, Job::Part::Validation, {});
   if (!loader) throw ConfigError("The job has neither model.test_ds nor model.validation_ds: nothing to evaluate on.");
   ValidationSettings settings;
   settings.seed = job.seed();
   settings.precision = job.precision();
+  // What the run resolved, also where this machine would choose otherwise; and its guard may have left that precision:
+  // the run then validated in the safer one.
+  if (chosen.loop && (job.precision_was_chosen() || chosen.loop->precision_name == precision_name(job.precision()))) {
+    PrecisionGuard guard(job.trainer().guards.settings(parse_precision(chosen.loop->precision_name)));
+    guard.restore(chosen.loop->precision);
+    settings.precision = guard.precision();
+  }
   settings.device = job.device();
   settings.channels_last = job.channels_last(task);
-  settings.limit_batches = parse_count_or_share(job.trainer().limit_test_batches, "trainer.limit_test_batches");
+  settings.limit_batches = on_test
+                               ? parse_count_or_share(job.trainer().limit_test_batches, "trainer.limit_test_batches")
+                               : parse_count_or_share(job.trainer().limit_val_batches, "trainer.limit_val_batches");
   MemoryGuard memory;
   device::CopyStream stream(settings.device.str());
   return validate(task, *loader, settings, memory, &stream);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/error.h"
 #include "core/file_ops.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -55,7 +56,14 @@ void RunObserver::log(const LogValues& values) {
   metrics(values);
   if (tensorboard_ && settings_.histograms_every_n_steps > 0 && values.step % settings_.histograms_every_n_steps == 0)
     histograms(values.step);
+  flush();
+}
+
+void RunObserver::flush() {
   writer_.flush();
+  if (tensorboard_) tensorboard_->flush();
+  if (csv_) csv_->flush();
+  trace_.retry();
 }
 
 void RunObserver::validated(const LogValues& values) {
@@ -64,22 +72,26 @@ void RunObserver::validated(const LogValues& values) {
   for (const auto& [name, value] : values.metrics)
     if (starts_with(name, "val_")) text += fmt::format("{}{} {:.5g}", text.empty() ? "" : ", ", name, value);
   if (settings_.announce) log_info(fmt::format("step {}: {}", values.step, text));
-  writer_.flush();
+  flush();
 }
 
 void RunObserver::monitored(const LogValues& values, const std::vector<std::string>& plots) {
   metrics(values);
   for (const std::string& path : plots) {
     writer_.event("monitor.plot", {{"step", values.step}, {"path", path}});
-    if (tensorboard_ && ends_with(path, ".png"))
+    if (!tensorboard_ || !ends_with(path, ".png")) continue;
+    try {
       tensorboard_->image(values.step, std::filesystem::path(path).stem().string(), read_file(path, size_t{64} << 20));
+    } catch (const DiskError& error) {
+      log_warning_once(fmt::format("A plot is missing in TensorBoard: {}", error.what()));
+    }
   }
 }
 
 void RunObserver::before_save() {
   require_in_place(writer_.lock(), writer_.directory());
   if (sample_log_) sample_log_->flush();
-  writer_.flush();
+  flush();
 }
 
 void RunObserver::event(const std::string& kind, const measure::FieldList& fields) { writer_.event(kind, fields); }
@@ -94,9 +106,12 @@ void RunObserver::trace_step(int64_t finished_step) {
     clock_->trace_to(nullptr);
     const std::filesystem::path path = writer_.directory() / "trace.json";
     const std::vector<measure::Span> spans = spans_.take();
-    measure::write_chrome_trace(path, spans, spans_.dropped());
-    log_info(fmt::format("The trace of steps {} to {} is in {} (open it in chrome://tracing or Perfetto).",
-                         settings_.trace->first, settings_.trace->last, path.string()));
+    trace_.put(static_cast<int64_t>(spans.size() * sizeof(measure::Span)),
+               [path, range = *settings_.trace, spans, dropped = spans_.dropped()] {
+                 measure::write_chrome_trace(path, spans, dropped);
+                 log_info(fmt::format("The trace of steps {} to {} is in {} (open it in chrome://tracing or Perfetto).",
+                                      range.first, range.last, path.string()));
+               });
   }
   tracing_ = next;
 }
@@ -128,7 +143,7 @@ void RunObserver::step(const measure::StepRow& row) {
 void RunObserver::finish() {
   if (tracing_) trace_step(settings_.trace->last);
   if (progress_) progress_->finish(state_);
-  writer_.flush();
+  flush();
 }
 
 }  // namespace redline::train

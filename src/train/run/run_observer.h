@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "measure/csv.h"
+#include "measure/kept_writes.h"
 #include "measure/progress.h"
 #include "measure/run_record.h"
 #include "measure/spans.h"
@@ -52,6 +53,7 @@ class RunObserver : public LoopObserver {
  private:
   void metrics(const LogValues& values);
   void histograms(int64_t step);
+  void flush();
   void trace_step(int64_t finished_step);
   void draw(const measure::StepRow& row);
 
@@ -65,6 +67,7 @@ class RunObserver : public LoopObserver {
   measure::ProgressState state_;
   measure::StepClock* clock_ = nullptr;
   measure::SpanLog spans_;
+  measure::KeptWrites trace_;
   bool tracing_ = false;
   double seconds_ = 0, samples_ = 0, wait_ = 0;  // smoothed, per step
 };

@@ -10,6 +10,7 @@
 #include "device/memory.h"
 #include "device/process_memory.h"
 #include "device/threads.h"
+#include "measure/kept_writes.h"
 #include "measure/step_clock.h"
 #include "train/checkpoint/loading.h"
 #include "train/job/summary.h"
@@ -262,6 +263,7 @@ RunSummary run_job(Job& job, const RunOptions& options) {
   const auto train = job.build_loader(*task, Job::Part::Train, summary.directory);
   const auto validation = job.build_loader(*task, Job::Part::Validation, summary.directory);
   make_loop_settings(job, *task, *train);  // refuses a job that cannot run
+  stop_before_start();
   Beginning begin = find_beginning(exp, place, options);
   const std::optional<LoadedCheckpoint>& loaded = begin.loaded;
   if (!loaded) load_initial_weights(job, *task);
@@ -333,11 +335,19 @@ RunSummary run_job(Job& job, const RunOptions& options) {
   rescue_if_moved();
   say_end(summary.fit, summary.started_at_step, summary.directory);
   writer.event("run.ended", {{"step", summary.fit.steps}, {"why", end_reason(summary.fit)}});
+  const measure::KeptWrites::Unwritten unwritten = measure::retry_kept_writes();
   summary.degraded = store != nullptr && store->degraded();
   if (summary.degraded)
     throw DiskError(
         "Training ended, but the last checkpoints could not be written; the newest good one is older than the end of "
         "the run.");
+  if (unwritten.any())
+    throw DiskError(
+        fmt::format("Training ended at step {}{}, but {} pieces of its log (metrics, events, steps) could not be "
+                    "written to {}: the "
+                    "disk refused them until the end.",
+                    summary.fit.steps, exp.create_checkpoint_callback ? " and its state is saved" : "",
+                    unwritten.waiting + unwritten.dropped, summary.directory.string()));
   if (came_to_its_end(job, summary.fit)) run_state.ended(end_reason(summary.fit));
   if (summary.fit.stop_signal != 0)
     throw PreemptedError(fmt::format("Stopped by {} at step {}{}.", signal_text(summary.fit.stop_signal),

@@ -344,6 +344,66 @@ TEST(TrainingRun, DryRunWritesNothing) {
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("steps per epoch")));
 }
 
+// A full disk while training: log lines wait, training goes on, the record is whole in the end.
+TEST(TrainingRun, LogLinesThatTheDiskRefusesAreWrittenLater) {
+  for (const char* point : {"run_record.write", "csv.write", "tfevents.write"}) {
+    TemporaryFolder folder;
+    measure::faults::fail_once(point, 5);
+    const RunSummary summary =
+        run_training(*job_in(folder, {"trainer.max_steps=20", "trainer.log_every_n_steps=1"}), {});
+    for (int i = 0; i < 5; ++i) EXPECT_FALSE(measure::faults::take(point)) << point << " was not reached";
+    measure::faults::clear();
+    EXPECT_EQ(summary.fit.steps, 20);
+    const auto record = measure::read_run(folder.path() / "run");
+    EXPECT_EQ(record.steps.size(), 20u) << point;
+    EXPECT_TRUE(record.warnings.empty()) << point;
+    int64_t losses = 0;
+    for (const auto& metric : record.metrics) losses += metric.name == "loss";
+    EXPECT_EQ(losses, 20) << point;
+    std::ifstream csv(folder.path() / "run" / "metrics.csv");
+    int64_t lines = 0;
+    for (std::string line; std::getline(csv, line);) ++lines;
+    EXPECT_GE(lines, 21) << point;
+  }
+}
+
+TEST(TrainingRun, AStopBeforeTheFirstStepTouchesNothing) {
+  TemporaryFolder folder;
+  const auto job = job_in(folder, {"trainer.max_steps=20"});
+  const SignalScope signals;
+  StopFlag::request(SIGTERM);
+  try {
+    run_training(*job, {});
+    ADD_FAILURE() << "it trained";
+  } catch (const PreemptedError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("Stopped by SIGTERM before the first step"));
+  }
+  StopFlag::clear();
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "run"));
+}
+
+TEST(Evaluate, GivesTheRecordedValueAlsoOfAveragesAndOfAPartOfTheData) {
+  for (const std::vector<std::string>& settings :
+       {std::vector<std::string>{"exp_manager.ema.enable=true", "exp_manager.ema.decay=0.9"},
+        {"exp_manager.ema.enable=true", "exp_manager.ema.validate_original_weights=true"},
+        {"trainer.limit_val_batches=2", "trainer.precision=bf16-mixed"}}) {
+    TemporaryFolder folder;
+    std::vector<std::string> words = settings;
+    words.emplace_back("trainer.max_epochs=1");
+    run_training(*job_in(folder, words), {});
+    double recorded = -1;
+    for (const auto& point : measure::read_run(folder.path() / "run").metrics)
+      if (point.name == "val_loss") recorded = point.value;
+    MachineFacts machine;
+    machine.allowed_cpus = 2;
+    const auto job = read_run_job(testing::registry(), folder.path() / "run", {}, machine);
+    const auto task = job->build_task();
+    const ChosenWeights chosen = choose_weights(folder.path() / "run", "last", job->exp_manager());
+    load_chosen(chosen, *task);
+    EXPECT_EQ(evaluate(*job, *task, chosen).metrics.at("val_loss"), recorded) << settings[0];
+  }
+}
+
 TEST(Evaluate, MetricsAndPredictionsOfARun) {
   TemporaryFolder folder;
   run_training(*job_in(folder, {"trainer.max_epochs=2"}), {});
@@ -357,8 +417,8 @@ TEST(Evaluate, MetricsAndPredictionsOfARun) {
   const auto task = job->build_task();
   const ChosenWeights chosen = choose_weights(folder.path() / "run", "last", job->exp_manager());
   EXPECT_EQ(chosen.step, 64);
-  EXPECT_TRUE(load_weights(task->module(), chosen.tensors).complete());
-  EXPECT_NEAR(evaluate(*job, *task).metrics.at("val_loss"), recorded, 1e-6);
+  load_chosen(chosen, *task);
+  EXPECT_EQ(evaluate(*job, *task, chosen).metrics.at("val_loss"), recorded);
   const Predictions predictions = predict(*job, *task);
   EXPECT_EQ(predictions.sample_ids.size(), 64u);
   EXPECT_EQ(predictions.outputs.at("prediction").size(0), 64);
