@@ -19,6 +19,7 @@ void throw_disk_error(const std::string& doing, const std::filesystem::path& pat
   std::string next = "Check the path and its permissions, or choose another --run-dir.";
   if (error == ENOSPC || error == EDQUOT)
     next = "Free space there or choose another --run-dir; what was written before is intact.";
+  if (error == EFBIG) next = "Raise the limit on the size of files (ulimit -f); what was written before is intact.";
   if (error == EROFS || error == EACCES || error == EPERM) next = "Choose a --run-dir that you may write to.";
   throw DiskError(doing + " '" + printable(path.string()) + "' failed: " + std::strerror(error) + ". " + next);
 }

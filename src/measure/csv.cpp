@@ -41,6 +41,7 @@ struct CsvFile::Impl {
     const std::string text = read_file(path);
     columns = split(text.substr(0, text.find('\n')), ',');
     file = std::make_unique<AppendFile>(path, "csv.write");
+    file->truncate(static_cast<int64_t>(text.rfind('\n') + 1));  // a torn row that could not be cut off before
   }
 
   // Whole lines after the first; a torn last one is left out.

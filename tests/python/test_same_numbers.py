@@ -1,14 +1,16 @@
 """What is said about a run stays the same: eval gives what training recorded, a resume logs what the undisturbed run logs, diff compares anything."""
 import json
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 import torch
 from safetensors.torch import save_file
 from test_chaos import JOB
 
-REDLINE = os.environ.get("REDLINE", "build/redline")
+REDLINE = os.path.abspath(os.environ.get("REDLINE", "build/redline"))
 WARM_UP = ["model.kl_schedule.kind=linear", "model.kl_schedule.warm_up_steps=100"]
 TIMES = {"samples_per_second", "iterations_per_second", "step_seconds", "data_wait_share", "cores_used", "memory_live_bytes", "memory_peak_bytes", "rss_bytes",
          "cache_hit_share", "flops_share", "checkpoint_seconds", "step_time_drift", "validation_seconds", "bad_samples", "read_share", "decode_share",
@@ -83,22 +85,50 @@ def test_best_follows_the_metric_that_keeps_its_meaning(home):
     assert "changes its meaning" not in train(home, "constant", "trainer.max_steps=2", f"{steady}=val_loss").stderr
 
 
+LOOKS = ["trainer.log_every_n_steps=8", "model.monitor.update_frequency=5", "model.monitor.window_size=7", "exp_manager.checkpoint_callback_params.every_n_train_steps=3",
+         "exp_manager.checkpoint_callback_params.async=false", *WARM_UP]
+
+
+def same_record(home, one, other):
+    """Every logged value that is no time or rate, the steps, the tensors and the state of the last generation."""
+    a, b = points(home / one), points(home / other)
+    lasting = {key for key in a if key[1] not in TIMES}
+    assert lasting == {key for key in b if key[1] not in TIMES}
+    assert {key: (a[key], b[key]) for key in lasting if a[key] != b[key]} == {}
+    done = redline(home, "diff", one, other)
+    assert "steps: equal bit for bit" in done.stdout and "state.json differs" not in done.stdout
+    return lasting
+
+
 def test_what_is_logged_after_a_kill_is_what_the_undisturbed_run_logs(home):
     """Log lines every 8 steps, looks every 5, generations every 3; killed between a log line and the next."""
-    words = ["trainer.max_steps=40", "trainer.log_every_n_steps=8", "model.monitor.update_frequency=5", "model.monitor.window_size=7",
-             "exp_manager.checkpoint_callback_params.every_n_train_steps=3", *WARM_UP]
+    words = ["trainer.max_steps=40", *LOOKS]
     train(home, "whole", *words)
-    redline(home, "train", "job.yaml", "--run-dir", "killed", *words, code=-9, env={"REDLINE_FAULTS": "checkpoint.kill@30"})
-    saved = [int(path.name[5:]) for path in (home / "killed/checkpoints").glob("step-*")]
-    assert saved and 0 < max(saved) < 40 and max(saved) % 8 and max(saved) % 5
+    train(home, "killed", *words, code=-9, env={"REDLINE_FAULTS": "checkpoint.kill@80"})
+    saved = max(int(path.name[5:]) for path in (home / "killed/checkpoints").glob("step-*"))
+    assert 0 < saved < 40 and saved % 8 and saved % 5
     train(home, "killed", *words)
-    whole, killed = points(home / "whole"), points(home / "killed")
-    lasting = {key for key in whole if key[1] not in TIMES}
+    lasting = same_record(home, "whole", "killed")
     assert len([key for key in lasting if key[1] == "loss"]) == 5 and len([key for key in lasting if key[1] == "posterior/kl"]) == 8
-    assert lasting == {key for key in killed if key[1] not in TIMES}
-    assert {key: (whole[key], killed[key]) for key in lasting if whole[key] != killed[key]} == {}
-    done = redline(home, "diff", "whole", "killed")
-    assert "40 steps: equal bit for bit" in done.stdout and "state.json differs" not in done.stdout
+
+
+def test_what_is_logged_after_signals_is_what_the_undisturbed_run_logs(home):
+    """A signal ends an accumulation group in its middle: what its first half left in the monitor's window must not count."""
+    words = ["trainer.max_steps=150", "trainer.accumulate_grad_batches=4", *LOOKS]
+    train(home, "calm", *words)
+    stopped = 0
+    for _ in range(4):
+        process = subprocess.Popen([REDLINE, "train", "job.yaml", "--run-dir", "stopped", *words], cwd=home, stderr=subprocess.PIPE, text=True)
+        before = set((home / "stopped/checkpoints").glob("step-*")) if (home / "stopped").exists() else set()
+        while process.poll() is None and not set((home / "stopped/checkpoints").glob("step-*")) - before:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode in (0, 75)
+        stopped += process.returncode == 75
+    assert stopped >= 2
+    train(home, "stopped", *words)
+    same_record(home, "calm", "stopped")
 
 
 def different(tensor):
