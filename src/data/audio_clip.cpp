@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/hash.h"
+#include "core/run_threads.h"
 
 namespace redline::data {
 
@@ -27,7 +28,7 @@ void count_bytes(measure::StageClock::Slot& slot, uint64_t bytes) {
                         std::memory_order_relaxed);
 }
 
-ReadResult decode_clip(std::span<const std::byte> bytes, const std::string& name, const ClipRange& range,
+ReadResult decode_clip(const AudioInput& input, const std::string& name, const ClipRange& range,
                        const AudioSettings& settings, measure::StageClock::Slot& slot) {
   const measure::StageScope scope(slot, measure::Stage::Decode);
   AudioRequest request;
@@ -36,7 +37,8 @@ ReadResult decode_clip(std::span<const std::byte> bytes, const std::string& name
   request.target_rate = settings.sample_rate;
   request.allow_resample = settings.allow_resample;
   request.channel = settings.channel;
-  AudioResult result = decode_audio(bytes, name, request);
+  if (!(range.duration > 0.0)) request.max_seconds = settings.max_seconds;
+  AudioResult result = decode_audio(input, name, request);
   if (auto* bad = std::get_if<BadSample>(&result)) return std::move(*bad);
   Sample sample;
   sample.set("audio", std::move(std::get<Audio>(result).samples));
@@ -54,14 +56,15 @@ double measure_clip(std::span<const std::byte> head, uint64_t file_bytes, const 
 std::vector<double> measure_all(size_t count, const std::function<double(size_t)>& measure) {
   std::vector<double> values(count);
   std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) values[i] = measure(i);
-  };
-  std::vector<std::thread> threads;
   const size_t wanted = std::min<size_t>({std::thread::hardware_concurrency(), 16, count / 64});
-  for (size_t t = 1; t < wanted; ++t) threads.emplace_back(work);
-  work();
-  for (auto& thread : threads) thread.join();
+  run_threads(static_cast<int>(wanted), [&] {
+    try {
+      for (size_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) values[i] = measure(i);
+    } catch (...) {
+      next = count;  // the others need not go on
+      throw;
+    }
+  });
   return values;
 }
 

@@ -9,6 +9,7 @@
 #include "core/strings.h"
 #include "data/audio_transforms.h"
 #include "data/image_transforms.h"
+#include "data/item_memory.h"
 #include "data/ordered_loader.h"
 #include "data/parquet_source.h"
 #include "data/sequence_transforms.h"
@@ -19,6 +20,9 @@ namespace redline::data {
 namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+// Larger tables are shuffled in windows. A constant: were it max_buffer_bytes, the order would depend on how much
+// memory a run may use, and a run could not go on where there is less.
+constexpr uint64_t kFullShuffleBytes = uint64_t{1} << 30;
 
 bool wants(const CollateSpec& spec, std::string_view name) {
   for (const auto& field : spec.fields) {
@@ -87,9 +91,16 @@ void set_window(const DatasetConfig& config, const OpenedData& data, PlanSetting
   if (!config.shuffle) return;
   if (data.tarred && config.shuffle_n >= 0) plan.window_samples = std::max<int64_t>(1, config.shuffle_n);
   const auto* parquet = dynamic_cast<const ParquetSource*>(data.source.get());
-  if (parquet != nullptr && config.shuffle_window.value() > 0 &&
-      parquet->decoded_bytes() > static_cast<uint64_t>(config.max_buffer_bytes)) {
+  if (parquet == nullptr) return;
+  const uint64_t table_bytes = parquet->decoded_bytes();
+  if (config.shuffle_window.value() > 0 && table_bytes > kFullShuffleBytes) {
     plan.window_locality_groups = config.shuffle_window.value();
+  } else if (table_bytes > static_cast<uint64_t>(config.max_buffer_bytes)) {
+    log_warning_once("The whole table is shuffled but max_buffer_bytes (" +
+                     format_bytes(static_cast<uint64_t>(config.max_buffer_bytes)) + ") holds only a part of its " +
+                     format_bytes(table_bytes) +
+                     ": row groups are decoded again and again. Raise max_buffer_bytes to "
+                     "that, if there is the memory.");
   }
 }
 
@@ -307,7 +318,9 @@ std::unique_ptr<Loader> build_loader(const DatasetConfig& config, const TaskNeed
     parts.batch_reader = reader;
   }
   auto cache = make_cache(config, transforms);
-  parts.chain = std::make_shared<SampleChain>(data.source, std::move(transforms), std::move(cache), planner);
+  parts.chain = std::make_shared<SampleChain>(
+      data.source, std::move(transforms), std::move(cache), planner,
+      std::make_shared<MemoryBudget>(config.max_buffer_bytes, config.num_workers.value()));
   return std::make_unique<OrderedLoader>(loader_settings(config, needs, planner->settings(), parts.collate), planner,
                                          std::move(parts));
 }

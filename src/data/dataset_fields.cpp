@@ -81,7 +81,7 @@ void add_bucket_rows(Table& t) {
       .above(0)
       .effect(Effect::Optimisation);
   t.add("shuffle_window", &D::shuffle_window,
-        "Row groups (Parquet) whose rows are shuffled together when the table does not fit max_buffer_bytes; 0 always "
+        "Row groups (Parquet) whose rows are shuffled together when the table is larger than 1 GiB decoded; 0 always "
         "shuffles fully.")
       .at_least(0)
       .effect(Effect::Order);
@@ -133,7 +133,8 @@ void add_worker_rows(Table& t, bool training) {
   auto pin = t.add("pin_memory", &D::pin_memory, "Make batches in memory a device can copy from at full speed.");
   pin.effect(Effect::Nothing).tunable();
   t.add("max_buffer_bytes", &D::max_buffer_bytes,
-        "Memory for samples and batches made ahead, and for decoded Parquet row groups.")
+        "Memory for samples and batches made ahead, and for decoded Parquet row groups; a sample that needs more than "
+        "half of it (and more than 256 MiB) is a bad one.")
       .unit("bytes")
       .at_least(1)
       .effect(Effect::Nothing);

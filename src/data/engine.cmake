@@ -23,4 +23,15 @@ if(REDLINE_SANITIZE_TESTS)
   add_test(NAME data_tsan_planted COMMAND data_tsan --planted)
   set_tests_properties(data_tsan data_tsan_planted PROPERTIES TIMEOUT 600 ENVIRONMENT "TSAN_OPTIONS=halt_on_error=1")
   set_tests_properties(data_tsan_planted PROPERTIES WILL_FAIL TRUE)
+
+  # The vectorised resize on the smallest pictures, with AddressSanitizer.
+  add_executable(data_asan image_bounds_asan.cpp array.cpp item_memory.cpp codecs/image_axis.cpp codecs/image_reference.cpp codecs/image_resize.cpp
+    ${DATA_TSAN_CORE})
+  target_link_libraries(data_asan PRIVATE redline_flags redline_fmt Threads::Threads)
+  target_compile_options(data_asan PRIVATE -fsanitize=address,undefined -fno-sanitize-recover=all -O1 -g1)
+  target_link_options(data_asan PRIVATE -fsanitize=address,undefined)
+  add_test(NAME data_asan COMMAND data_asan)
+  add_test(NAME data_asan_planted COMMAND data_asan --planted)
+  set_tests_properties(data_asan data_asan_planted PROPERTIES TIMEOUT 300)
+  set_tests_properties(data_asan_planted PROPERTIES WILL_FAIL TRUE)
 endif()

@@ -146,6 +146,8 @@ struct LoaderOptions {
   bool jitter = false, mix = false;
   bool whole_batches = false;  // the source must be a BatchReader
   std::shared_ptr<FeatureCache> cache;
+  std::shared_ptr<const SampleTransform> transform;  // before the jitter
+  std::shared_ptr<MemoryBudget> budget;
 };
 
 inline std::unique_ptr<OrderedLoader> make_loader(std::shared_ptr<Source> source, LoaderOptions options) {
@@ -154,10 +156,12 @@ inline std::unique_ptr<OrderedLoader> make_loader(std::shared_ptr<Source> source
       std::make_shared<Planner>(options.plan, PlanSource{source->size(), [raw](int64_t i) { return raw->length(i); },
                                                          source->locality_groups(), source->fingerprint()});
   std::vector<std::shared_ptr<const SampleTransform>> transforms;
+  if (options.transform != nullptr) transforms.push_back(options.transform);
   if (options.jitter) transforms.push_back(std::make_shared<JitterTransform>());
   JobRunner::Parts parts;
   if (options.whole_batches) parts.batch_reader = dynamic_cast<const BatchReader*>(raw);
-  parts.chain = std::make_shared<SampleChain>(std::move(source), std::move(transforms), options.cache, planner);
+  parts.chain =
+      std::make_shared<SampleChain>(std::move(source), std::move(transforms), options.cache, planner, options.budget);
   if (options.mix) parts.group_transform = std::make_shared<PartnerMix>();
   parts.collate = numbered_collate();
   return std::make_unique<OrderedLoader>(std::move(options.loader), planner, std::move(parts));

@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "core/strings.h"
 #include "data/audio_clip.h"
+#include "data/item_memory.h"
 #include "data/json_lines.h"
 
 namespace redline::data {
@@ -16,6 +17,7 @@ namespace redline::data {
 namespace {
 
 constexpr uint64_t kMaxTableBytes = uint64_t{1} << 33;
+constexpr size_t kMaxCells = 4096;  // of one line: an empty cell costs 32 times its comma
 
 bool is_picture(const std::filesystem::path& path) {
   const std::string extension = to_lower(path.extension().string());
@@ -69,6 +71,7 @@ std::vector<std::string> csv_record(std::string_view text, size_t& at, int& line
     } else if (c == '"' && cells.back().empty()) {
       quoted = true;
     } else if (c == ',') {
+      if (cells.size() == kMaxCells) table_error(name, first_line, "a line has more than 4096 cells.");
       cells.emplace_back();
     } else if (c == '\n') {
       ++at;
@@ -210,7 +213,7 @@ ReadResult ImageSource::read(int64_t index, measure::StageClock::Slot& slot) con
   const auto file = open_sample(*guard_, entry.file, entry.file, bad);
   if (!file) return bad;
   if (file->size() == 0) return BadSample{entry.file, "The file has 0 bytes."};
-  if (file->size() > uint64_t{1} << 31) return BadSample{entry.file, "The file is larger than 2 GiB."};
+  if (!charge_memory(file->size())) return BadSample{entry.file, too_large_text()};
   Array bytes = Array::empty(Dtype::U8, {static_cast<int64_t>(file->size())});
   if (!file->read_at(0, std::as_writable_bytes(bytes.as<uint8_t>())))
     return BadSample{entry.file, "The file could not be read to its end."};

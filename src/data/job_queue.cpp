@@ -2,8 +2,13 @@
 
 #include <pthread.h>
 
+#include <system_error>
+
 #include "core/check.h"
+#include "core/error.h"
+#include "core/log.h"
 #include "core/time.h"
+#include "measure/faults.h"
 
 namespace redline::data {
 
@@ -21,7 +26,24 @@ JobQueue::~JobQueue() { stop_workers(); }
 void JobQueue::start_workers() {
   if (!threads_.empty()) return;
   stopping_ = false;
-  for (int w = 0; w < settings_.num_workers; ++w) threads_.emplace_back([this, w] { work(w); });
+  worker_error_ = nullptr;
+  threads_.reserve(static_cast<size_t>(settings_.num_workers));
+  try {
+    for (int w = 0; w < settings_.num_workers; ++w) {
+      if (measure::faults::take("data.worker_start"))
+        throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+      threads_.emplace_back([this, w] { work(w); });
+    }
+  } catch (const std::system_error& error) {
+    const std::string why = std::string(error.code().message()) + "; ";
+    if (threads_.empty()) {
+      throw DeviceError("No data worker can be started: " + why +
+                        "raise the limit of threads (ulimit -u, pids of the container) or set num_workers: 0.");
+    }
+    log_warning_once("Only " + std::to_string(threads_.size()) + " of " + std::to_string(settings_.num_workers) +
+                     " data workers could be started: " + why +
+                     "they do the work of all. Lower num_workers or raise the limit of threads.");
+  }
 }
 
 void JobQueue::stop_workers() {
@@ -85,28 +107,30 @@ bool JobQueue::may_open() const {
 void JobQueue::open_next(std::unique_lock<std::mutex>& lock) {
   opening_ = true;
   lock.unlock();
-  std::unique_ptr<Job> made;
+  std::shared_ptr<Job> made;
   std::exception_ptr error;
   try {
-    made = maker_->make_next();
+    if (std::unique_ptr<Job> job = maker_->make_next()) {
+      // Whoever lets go of a job last gives back the bytes it still holds.
+      made = std::shared_ptr<Job>(job.release(), [runner = runner_](Job* last) {
+        runner->drop(*last);
+        delete last;
+      });
+    }
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
   opening_ = false;
+  opened_.notify_all();
   if (made == nullptr) {
     exhausted_ = true;
     maker_error_ = error;
   } else {
     made->first_sequence = opened_micros_;
     opened_micros_ += made->micros.size();
-    // Whoever lets go of a job last gives back the bytes it still holds.
-    jobs_.emplace_back(made.release(), [runner = runner_](Job* job) {
-      runner->drop(*job);
-      delete job;
-    });
+    jobs_.push_back(std::move(made));
   }
-  opened_.notify_all();
   if (idle_workers_ > 0) work_.notify_all();
   if (consumer_waits_.load(std::memory_order_relaxed)) ready_.notify_one();
 }
@@ -124,6 +148,16 @@ void JobQueue::run(const Task& task, measure::StageClock::Slot& slot) {
 }
 
 void JobQueue::work(int worker) {
+  try {
+    work_until_stopped(worker);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    worker_error_ = std::current_exception();
+    ready_.notify_one();
+  }
+}
+
+void JobQueue::work_until_stopped(int worker) {
   pthread_setname_np(pthread_self(), ("redline-data" + std::to_string(worker)).c_str());
   if (settings_.on_worker_start) settings_.on_worker_start();
   auto& slot = clock_.slot(worker + 1);
@@ -168,6 +202,7 @@ Micro* JobQueue::front() {
   std::unique_lock lock(mutex_);
   if (!inline_tasks) start_workers();
   while (head_ == nullptr) {
+    if (worker_error_ != nullptr) std::rethrow_exception(worker_error_);
     if (!jobs_.empty()) {
       head_ = jobs_.front();
       head_micro_ = 0;
@@ -191,8 +226,9 @@ Micro* JobQueue::front() {
   Micro& micro = head_->micros[head_micro_];
   if (idle_workers_ > 0) work_.notify_all();
   consumer_waits_.store(true, std::memory_order_seq_cst);
-  while (!micro.done.load(std::memory_order_seq_cst)) ready_.wait(lock);
+  while (!micro.done.load(std::memory_order_seq_cst) && worker_error_ == nullptr) ready_.wait(lock);
   consumer_waits_.store(false, std::memory_order_seq_cst);
+  if (!micro.done.load(std::memory_order_acquire)) std::rethrow_exception(worker_error_);
   return &micro;
 }
 

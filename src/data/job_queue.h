@@ -53,6 +53,7 @@ class JobQueue {
   };
   void start_workers();
   void work(int worker);
+  void work_until_stopped(int worker);
   // With the lock held:
   bool has_task();
   bool claim(Task& task);
@@ -75,6 +76,7 @@ class JobQueue {
   uint64_t opened_micros_ = 0;             // since the restart
   bool opening_ = false, exhausted_ = false, stopping_ = false;
   std::exception_ptr maker_error_;
+  std::exception_ptr worker_error_;  // what ended a worker outside of a task; the consumer throws it
   int idle_workers_ = 0;
   std::vector<std::thread> threads_;
 

@@ -1,5 +1,8 @@
 #include "data/job_runner.h"
 
+#include <new>
+#include <utility>
+
 #include "core/check.h"
 #include "core/error.h"
 #include "data/collate.h"
@@ -56,7 +59,7 @@ bool JobRunner::mix_group(Job& job, uint32_t group, measure::StageClock::Slot& s
                                     draw_key(*job.plan, parts_.chain->planner().settings().seed, job.entries[begin]));
       for (uint32_t e = begin; e < end; ++e) job.made[e].sample = std::move(samples[e - begin]);
     } catch (...) {
-      error = named_exception(parts_.chain->source().name(job.plan->sample(job.entries[begin])) + " and its group");
+      error = named_exception(parts_.chain->source(), job.plan->sample(job.entries[begin]), " and its group");
     }
   }
   int64_t change = 0;
@@ -83,65 +86,75 @@ bool JobRunner::count_down(Job& job, uint32_t entry, measure::StageClock::Slot& 
   return true;
 }
 
+// Whatever goes wrong here, memory included, is the micro-batch's error: the consumer waits for `done`.
 void JobRunner::collate_micro(Job& job, Micro& micro, measure::StageClock::Slot& slot) {
   const measure::StageScope scope(slot, measure::Stage::Collate);
   const std::span<const uint32_t> rows(job.rows.data() + micro.begin, micro.end - micro.begin);
-  int64_t row_bytes = 0;
-  std::vector<const Sample*> samples;
-  samples.reserve(rows.size());
-  for (size_t r = 0; r < rows.size(); ++r) {
-    Row& row = job.made[rows[r]];
-    row_bytes += row.num_bytes;
-    row.num_bytes = 0;
-    samples.push_back(&row.sample);
-    micro.batch.sample_ids.push_back(row.sample.id);
-    if (micro.error == nullptr) micro.error = job.errors[rows[r]];
-    if (row.bad.empty()) continue;
-    micro.bad.resize(rows.size());
-    micro.bad[r] = std::move(row.bad);
-    ++micro.batch.num_bad;
-  }
-  if (micro.error == nullptr) {
-    try {
-      collate(samples, parts_.collate, parts_.allocator != nullptr ? *parts_.allocator : heap_arrays(), micro.batch);
-    } catch (...) {
-      micro.error = std::current_exception();
+  try {
+    std::vector<const Sample*> samples;
+    samples.reserve(rows.size());
+    micro.batch.sample_ids.reserve(rows.size());
+    for (size_t r = 0; r < rows.size(); ++r) {
+      Row& row = job.made[rows[r]];
+      samples.push_back(&row.sample);
+      micro.batch.sample_ids.push_back(row.sample.id);
+      if (micro.error == nullptr) micro.error = job.errors[rows[r]];
+      if (row.bad.empty()) continue;
+      micro.bad.resize(rows.size());
+      micro.bad[r] = std::move(row.bad);
+      ++micro.batch.num_bad;
     }
+    if (micro.error == nullptr)
+      collate(samples, parts_.collate, parts_.allocator != nullptr ? *parts_.allocator : heap_arrays(), micro.batch);
+  } catch (const std::bad_alloc&) {
+    micro.error = rows.empty() ? std::current_exception()
+                               : named_exception(parts_.chain->source(), job.plan->sample(job.entries[rows.front()]),
+                                                 " and its batch");
+  } catch (...) {
+    micro.error = std::current_exception();
   }
-  for (uint32_t entry : rows) job.made[entry].sample = {};
+  int64_t row_bytes = 0;
+  for (uint32_t entry : rows) {
+    row_bytes += std::exchange(job.made[entry].num_bytes, 0);
+    job.made[entry].sample = {};
+  }
   buffered_bytes_.fetch_sub(row_bytes, std::memory_order_relaxed);
   finish_micro(job, micro);
 }
 
-void JobRunner::read_whole(Job& job, Micro& micro, measure::StageClock::Slot& slot) {
+void JobRunner::read_rows(const Job& job, Micro& micro, measure::StageClock::Slot& slot) {
   const EpochPlan& plan = *job.plan;
   const size_t count = micro.end - micro.begin;
   auto& ids = micro.batch.sample_ids;
   ids.resize(count);
   for (size_t r = 0; r < count; ++r) ids[r] = plan.sample(job.entries[job.rows[micro.begin + r]]);
-  try {
-    std::vector<BadRow> bad;
-    for (int attempt = 0; count > 0; ++attempt) {
-      bad = parts_.batch_reader->read_batch(ids, batch_plan_, micro.batch, slot);
-      if (bad.empty()) break;
-      if (micro.bad.empty()) micro.bad.resize(count);
-      for (BadRow& row : bad) {
-        auto& events = micro.bad[row.position];
-        events.push_back({ids[row.position], std::move(row.bad.name), std::move(row.bad.reason)});
-        if (events.size() == kMaxSubstitutes) {
-          throw DataError(std::to_string(kMaxSubstitutes) + " rows in a row could not be used, the last: " +
-                          events.back().name + ": " + events.back().reason);
-        }
-        const int64_t planned = plan.sample(job.entries[job.rows[micro.begin + row.position]]);
-        ids[row.position] =
-            parts_.chain->planner().substitute(plan.epoch, planned, static_cast<int>(events.size()) - 1);
+  while (count > 0) {
+    std::vector<BadRow> bad = parts_.batch_reader->read_batch(ids, batch_plan_, micro.batch, slot);
+    if (bad.empty()) break;
+    if (micro.bad.empty()) micro.bad.resize(count);
+    for (BadRow& row : bad) {
+      auto& events = micro.bad[row.position];
+      events.push_back({ids[row.position], std::move(row.bad.name), std::move(row.bad.reason)});
+      if (events.size() == kMaxSubstitutes) {
+        throw DataError(std::to_string(kMaxSubstitutes) + " rows in a row could not be used, the last: " +
+                        events.back().name + ": " + events.back().reason);
       }
+      const int64_t planned = plan.sample(job.entries[job.rows[micro.begin + row.position]]);
+      ids[row.position] = parts_.chain->planner().substitute(plan.epoch, planned, static_cast<int>(events.size()) - 1);
     }
-    for (const auto& events : micro.bad) micro.batch.num_bad += events.empty() ? 0 : 1;
-    slot.samples.store(slot.samples.load(std::memory_order_relaxed) + static_cast<int64_t>(count),
-                       std::memory_order_relaxed);
+  }
+  for (const auto& events : micro.bad) micro.batch.num_bad += events.empty() ? 0 : 1;
+  slot.samples.store(slot.samples.load(std::memory_order_relaxed) + static_cast<int64_t>(count),
+                     std::memory_order_relaxed);
+}
+
+void JobRunner::read_whole(Job& job, Micro& micro, measure::StageClock::Slot& slot) {
+  try {
+    read_rows(job, micro, slot);
   } catch (...) {
-    micro.error = named_exception(parts_.chain->source().name(ids[0]) + " and its batch");
+    const auto& ids = micro.batch.sample_ids;
+    micro.error =
+        ids.empty() ? std::current_exception() : named_exception(parts_.chain->source(), ids.front(), " and its batch");
   }
   finish_micro(job, micro);
 }

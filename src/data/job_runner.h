@@ -42,6 +42,7 @@ class JobRunner {
   bool mix_group(Job& job, uint32_t group, measure::StageClock::Slot& slot);
   bool count_down(Job& job, uint32_t entry, measure::StageClock::Slot& slot);
   void collate_micro(Job& job, Micro& micro, measure::StageClock::Slot& slot);
+  void read_rows(const Job& job, Micro& micro, measure::StageClock::Slot& slot);
   void read_whole(Job& job, Micro& micro, measure::StageClock::Slot& slot);
   void finish_micro(const Job& job, Micro& micro);
 

@@ -14,6 +14,7 @@ namespace redline::data {
 namespace {
 
 constexpr double kMaxSeconds = 1e9;
+constexpr size_t kMaxLineBytes = size_t{16} << 20;
 constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 34;
 
 struct Place {
@@ -40,6 +41,8 @@ struct Line {
 };
 
 Line read_line(simdjson::dom::parser& parser, std::string_view text, const Place& place) {
+  if (text.size() > kMaxLineBytes)
+    place.fail("the line has " + std::to_string(text.size()) + " bytes; at most 16 MiB are read. Is it a manifest?");
   simdjson::dom::object object;
   const auto error = parser.parse(text.data(), text.size(), false).get(object);
   if (error == simdjson::INCORRECT_TYPE) place.fail("expected a JSON object in braces.");

@@ -12,8 +12,6 @@ namespace redline::data {
 
 namespace {
 
-constexpr uint64_t kMapFromBytes =
-    uint64_t{8} << 20;  // larger files are mapped: a segment of a long recording touches only its pages
 constexpr uint64_t kHeadBytes = 64 << 10;
 
 // A relative name that climbs above where it starts.
@@ -94,24 +92,21 @@ ReadResult ManifestSource::read_range(int64_t index, const ClipRange& range, mea
   const Place at = place(index);
   const Manifest& manifest = manifests_[at.manifest];
   const std::string sample_name = name(index);
-  std::optional<MappedFile> mapped;
+  std::optional<DataFile> file;
   std::vector<std::byte>& buffer = thread_bytes();
-  std::span<const std::byte> bytes;
   {
     const measure::StageScope scope(slot, measure::Stage::Read);
     BadSample bad;
-    auto file = open_sample(*guards_[at.manifest], manifest.file(at.entry), sample_name, bad);
+    file = open_sample(*guards_[at.manifest], manifest.file(at.entry), sample_name, bad);
     if (!file) return bad;
-    if (file->size() >= kMapFromBytes) {
-      mapped.emplace(*file);
-      bytes = mapped->bytes();
-    } else {
+    if (file->size() < kReadInPartsBytes) {
       if (!file->read_all(buffer)) return BadSample{sample_name, "The file could not be read to its end."};
-      bytes = buffer;
-      count_bytes(slot, bytes.size());
+      count_bytes(slot, buffer.size());
     }
   }
-  return decode_clip(bytes, sample_name, range, options_.audio, slot);
+  const bool in_parts = file->size() >= kReadInPartsBytes;
+  return decode_clip(in_parts ? AudioInput(*file, 0, file->size()) : AudioInput(buffer), sample_name, range,
+                     options_.audio, slot);
 }
 
 uint64_t ManifestSource::content_key(int64_t index) const {

@@ -23,6 +23,7 @@ Paths as_paths(const std::vector<std::string>& names) { return {names.begin(), n
 AudioSettings audio_settings(const DatasetConfig& config) {
   AudioSettings audio;
   audio.sample_rate = config.sample_rate;
+  audio.max_seconds = config.max_duration.value_or(0.0);
   if (config.channel_selector != "average") {
     const auto channel = parse_int(config.channel_selector);
     if (!channel || *channel < 0 || *channel > 1024)

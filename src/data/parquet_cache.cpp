@@ -38,18 +38,24 @@ std::shared_ptr<const DecodedRowGroup> RowGroupCache::get(size_t group, bool* de
     return slot.rows;
   }
   ++misses_;
+  const uint64_t peak = files_.peak_bytes(files_.row_groups()[group], widen_integers_);
   slot.loading = true;
+  // Whoever decodes waits for nothing, so this ends.
+  loaded_.wait(lock, [&] { return decoding_bytes_ == 0 || decoding_bytes_ + peak <= max_bytes_; });
+  decoding_bytes_ += peak;
   lock.unlock();
   std::shared_ptr<const DecodedRowGroup> rows;
   try {
     rows = decode(group);
   } catch (...) {
     lock.lock();
+    decoding_bytes_ -= peak;
     slot.loading = false;
     loaded_.notify_all();
     throw;
   }
   lock.lock();
+  decoding_bytes_ -= peak;
   slot.loading = false;
   slot.rows = rows;
   bytes_ += rows->num_bytes;

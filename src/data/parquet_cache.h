@@ -1,6 +1,7 @@
 // Decoded row groups with a byte limit, least recently used out first. When the whole table fits the limit nothing is
 // ever dropped, and a loaded group is found with one atomic load: that is the state in which a full shuffle runs.
-// Threads: any. A group is decoded once; others who want it meanwhile wait.
+// Threads: any. A group is decoded once; others who want it meanwhile wait. Groups decoded at the same time stay within
+// the limit too, but for one that is larger by itself.
 #pragma once
 
 #include <atomic>
@@ -54,9 +55,10 @@ class RowGroupCache {
   bool widen_integers_;
   bool keeps_everything_ = false;
   mutable std::mutex mutex_;
-  std::condition_variable loaded_;
+  std::condition_variable loaded_;  // also: decoding_bytes_ went down
   std::vector<Slot> slots_;
   uint64_t clock_ = 0, bytes_ = 0;
+  uint64_t decoding_bytes_ = 0;  // of the groups being decoded just now
   int64_t hits_ = 0, misses_ = 0;
 };
 

@@ -80,6 +80,9 @@ class ValueDecoder {
 
   void set_dictionary(const parquet::DictionaryPage& page) {
     if constexpr (!std::is_same_v<T, bool>) {
+      if (page.num_values() < 0 ||
+          static_cast<uint64_t>(page.num_values()) > static_cast<uint64_t>(page.size()) / sizeof(T))
+        throw DataError("its dictionary page is too short for its values");
       auto plain = parquet::MakeTypedDecoder<Type>(parquet::Encoding::PLAIN, column_);
       plain->SetData(page.num_values(), page.data(), page.size());
       dictionary_bytes_ = page.buffer();
@@ -206,6 +209,8 @@ auto with_our_errors(const Function& function) {
 }
 
 }  // namespace
+
+uint64_t level_bytes(const ParquetColumnKind& kind) { return kind.is_list ? 2 : (kind.max_def > 0 ? 1 : 0); }
 
 ParquetColumnFit judge_parquet_column(const parquet::ColumnDescriptor& column) {
   ParquetColumnFit fit;

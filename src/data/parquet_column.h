@@ -32,9 +32,15 @@ struct ParquetColumnFit {
 };
 ParquetColumnFit judge_parquet_column(const parquet::ColumnDescriptor& column);
 
+// A footer may promise anything. Within the first limits it is believed; beyond them only as far as the file has bytes
+// to back it (kBackedPerByte each): compressed and run-length encoded data grow, but a few kilobytes never fill a
+// machine.
 struct ParquetLimits {
-  uint64_t max_column_bytes = uint64_t{8} << 30;  // of one decoded column chunk; a damaged footer may promise anything
-  uint64_t max_page_bytes = uint64_t{1} << 30;    // of one allocation for a page
+  uint64_t max_column_bytes = uint64_t{8} << 30;  // of one decoded column chunk, always
+  uint64_t max_page_bytes = uint64_t{1} << 30;    // of one allocation for a page, always
+  uint64_t max_group_bytes = uint64_t{1} << 29;   // while a row group is decoded
+  uint64_t max_file_rows = uint64_t{1} << 25;     // a plan takes about 16 bytes for each
+  static constexpr uint64_t kBackedPerByte = 64;
 };
 
 enum class StoredAs : uint8_t { AsIs, U8, I16 };  // data/parquet_narrow.h
@@ -51,6 +57,9 @@ struct ParquetColumnData {
 
 ParquetColumnData decode_parquet_column(parquet::RowGroupReader& group, int leaf, const ParquetColumnKind& kind,
                                         const ParquetLimits& limits, bool widen_integers);
+
+// The page's levels, one byte each, beside the values of a list or of a column with nulls.
+uint64_t level_bytes(const ParquetColumnKind& kind);
 
 // Only the lengths of a list column's rows: levels are read, values are not.
 std::vector<uint32_t> decode_parquet_lengths(parquet::RowGroupReader& group, int leaf, const ParquetColumnKind& kind,

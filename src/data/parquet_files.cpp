@@ -26,12 +26,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kReadBufferBytes = int64_t{1} << 20;
+constexpr char kEncrypted[] = "it is encrypted, and encrypted Parquet is not read: write it again without encryption";
+constexpr int64_t kMostRows = int64_t{UINT32_MAX};  // of a set: a plan numbers samples with 32 bits
 
 // Refuses single allocations that no sane page needs: a damaged page header may ask for 2 GiB. Plain malloc beneath, so
 // that freed pages serve the rest of the program.
 class CappedPool : public arrow::MemoryPool {
  public:
   explicit CappedPool(uint64_t max_bytes) : max_bytes_(static_cast<int64_t>(max_bytes)) {}
+  void set_max_bytes(uint64_t max_bytes) { max_bytes_ = static_cast<int64_t>(max_bytes); }  // before any decoding
   using arrow::MemoryPool::Allocate;
   using arrow::MemoryPool::Free;
   using arrow::MemoryPool::Reallocate;
@@ -108,6 +111,7 @@ std::vector<fs::path> files_of_folder(const fs::path& folder) {
 uint64_t footer_hash(const DataFile& file) {
   std::array<std::byte, 8> tail{};
   if (file.size() < 12 || !file.read_at(file.size() - 8, tail)) throw DataError("it is too short for a Parquet file");
+  if (std::memcmp(tail.data() + 4, "PARE", 4) == 0) throw DataError(kEncrypted);
   if (std::memcmp(tail.data() + 4, "PAR1", 4) != 0) {
     std::array<std::byte, 4> head{};
     const bool begun = file.read_at(0, head) && std::memcmp(head.data(), "PAR1", 4) == 0;
@@ -153,37 +157,89 @@ std::string kind_text(const ParquetColumnKind& kind) {
   return kind.is_list ? std::string("a list of ") + element : std::string("a single ") + element;
 }
 
+[[noreturn]] void refuse_file(const fs::path& path, const std::string& reason) {
+  throw DataError("The Parquet file '" + path.string() + "' cannot be used: " + reason +
+                  ". Write it again or leave it out.");
+}
+
 }  // namespace
 
 ParquetFiles::~ParquetFiles() = default;
 
 ParquetFiles::ParquetFiles(const std::string& path, const std::vector<std::string>& columns,
                            const ParquetLimits& limits)
-    : limits_(limits), pool_(std::make_unique<CappedPool>(limits.max_page_bytes)) {
+    : limits_(limits) {
+  auto pool = std::make_unique<CappedPool>(std::min(limits.max_page_bytes, limits.max_group_bytes));
+  CappedPool& pages = *pool;
+  pool_ = std::move(pool);
   find_files(path);
+  uint64_t largest_file = 0;
   int64_t row = 0;
   for (size_t f = 0; f < files_.size(); ++f) {
     File& file = files_[f];
     try {
       read_footer(file);
     } catch (const DataError& error) {
-      throw DataError("The Parquet file '" + file.path.string() + "' cannot be used: " + error.what() +
-                      ". Write it again or leave it out.");
+      refuse_file(file.path, error.what());
     }
+    largest_file = std::max(largest_file, file.size);
     int64_t row_in_file = 0;
     for (int g = 0; g < file.metadata->num_row_groups(); ++g) {
       const int64_t rows = file.metadata->RowGroup(g)->num_rows();
       if (rows < 0 || rows > INT64_MAX / 2 - row)
-        throw DataError("The Parquet file '" + file.path.string() + "' has a damaged footer.");
+        refuse_file(file.path, "its footer is damaged: " + std::to_string(rows) + " rows");
+      check_rows(file, row_in_file + rows);
       if (rows > 0) row_groups_.push_back({static_cast<int32_t>(f), g, row, row_in_file, rows});
       row += rows;
       row_in_file += rows;
     }
   }
+  pages.set_max_bytes(
+      std::min(limits.max_page_bytes, std::max(limits.max_group_bytes, ParquetLimits::kBackedPerByte * largest_file)));
   num_rows_ = row;
+  if (num_rows_ > kMostRows) {
+    throw DataError("'" + path + "' holds " + std::to_string(num_rows_) + " rows; a data set may have " +
+                    std::to_string(kMostRows) + ". Split it into several runs.");
+  }
   if (num_rows_ == 0)
     throw DataError("'" + path + "' holds no rows: " + std::to_string(files_.size()) + " Parquet file(s), all empty.");
   choose_columns(columns);
+  check_groups();
+}
+
+void ParquetFiles::check_rows(const File& file, int64_t rows) const {
+  const uint64_t most = std::max(limits_.max_file_rows, ParquetLimits::kBackedPerByte * file.size);
+  if (static_cast<uint64_t>(rows) <= most) return;
+  refuse_file(file.path, "its footer promises " + std::to_string(rows) + " rows in a file of " +
+                             std::to_string(file.size) + " bytes, where at most " + std::to_string(most) +
+                             " are believed");
+}
+
+// Before anything is sized by a footer's numbers: they must agree with each other, with the file and with the limits.
+void ParquetFiles::check_groups() const {
+  for (const ParquetRowGroup& group : row_groups_) {
+    const File& file = files_[static_cast<size_t>(group.file)];
+    const auto facts = file.metadata->RowGroup(group.group);
+    for (const auto& column : columns_) {
+      const auto chunk = facts->ColumnChunk(column.leaf[static_cast<size_t>(group.file)]);
+      const int64_t values = chunk->num_values(), stored = chunk->total_compressed_size();
+      const bool fits = column.kind.is_list ? values >= group.num_rows : values == group.num_rows;
+      if (!fits || stored < 0 || static_cast<uint64_t>(stored) > file.size) {
+        refuse_file(file.path, "its footer has sizes that cannot be: " + std::to_string(group.num_rows) +
+                                   " rows in row group " + std::to_string(group.group) + ", " + std::to_string(values) +
+                                   " values in " + std::to_string(stored) + " bytes in its column '" + column.name +
+                                   "'");
+      }
+    }
+    const uint64_t peak = peak_bytes(group, true);
+    const uint64_t most = std::max(limits_.max_group_bytes, ParquetLimits::kBackedPerByte * stored_bytes(group));
+    if (peak <= most) continue;
+    throw DataError("The Parquet file '" + file.path.string() + "' cannot be used: its row group " +
+                    std::to_string(group.group) + " needs " + format_bytes(peak) + " when decoded, but has only " +
+                    format_bytes(stored_bytes(group)) + " in the file, and " + format_bytes(limits_.max_group_bytes) +
+                    " (half of max_buffer_bytes) is allowed then. Raise max_buffer_bytes, name fewer columns, or write "
+                    "it again with smaller row groups.");
+  }
 }
 
 void ParquetFiles::find_files(const std::string& path) {
@@ -217,6 +273,7 @@ void ParquetFiles::read_footer(File& file) {
   fingerprint_ = hash64(file.name, mix_key(fingerprint_, footer_hash(data)));
   try {
     file.metadata = parquet::ParquetFileReader::Open(arrow_file(data), reader_properties(pool_.get()))->metadata();
+    if (file.metadata->is_encryption_algorithm_set()) throw DataError(kEncrypted);
   } catch (const parquet::ParquetException& error) {
     throw DataError(std::string("its footer is damaged: ") + error.what());
   }
@@ -283,6 +340,18 @@ uint64_t ParquetFiles::decoded_bytes(const ParquetRowGroup& group, bool widen_in
     if (column.kind.is_list) bytes += static_cast<uint64_t>(group.num_rows) * sizeof(uint32_t);
   }
   return bytes;
+}
+
+uint64_t ParquetFiles::peak_bytes(const ParquetRowGroup& group, bool widen_integers) const {
+  const auto facts = files_[static_cast<size_t>(group.file)].metadata->RowGroup(group.group);
+  uint64_t most = 0;  // columns are decoded one after another; what is beside the values goes with each
+  for (const auto& column : columns_) {
+    const int leaf = column.leaf[static_cast<size_t>(group.file)];
+    const auto values = static_cast<uint64_t>(std::max<int64_t>(facts->ColumnChunk(leaf)->num_values(), 0));
+    const bool widens = (widen_integers && column.kind.dtype == Dtype::I32) || column.kind.is_unsigned32;
+    most = std::max(most, values * (level_bytes(column.kind) + (widens ? sizeof(int32_t) : 0)));
+  }
+  return decoded_bytes(group, widen_integers) + most;
 }
 
 uint64_t ParquetFiles::stored_bytes(const ParquetRowGroup& group) const {

@@ -57,6 +57,8 @@ class ParquetFiles {
   // Bytes of a row group when decoded, from the footer (lists: levels of the chunk).
   uint64_t decoded_bytes(const ParquetRowGroup& group, bool widen_integers) const;
   uint64_t stored_bytes(const ParquetRowGroup& group) const;  // on disk, of the chosen columns
+  // The most that decoding it takes for a while: levels, and integers before they are widened, beside the values.
+  uint64_t peak_bytes(const ParquetRowGroup& group, bool widen_integers) const;
 
   // Throw DataError with a clause that does not name the file.
   std::vector<ParquetColumnData> decode(const ParquetRowGroup& group, bool widen_integers) const;
@@ -66,7 +68,9 @@ class ParquetFiles {
  private:
   void find_files(const std::string& path);
   void read_footer(File& file);
+  void check_rows(const File& file, int64_t rows) const;
   void choose_columns(const std::vector<std::string>& wanted);
+  void check_groups() const;
   template <class Function>
   auto with_row_group(const ParquetRowGroup& group, const Function& function) const;
   int find_leaf(const File& file, const std::string& name, ParquetColumnKind& kind) const;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <exception>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -13,6 +11,7 @@
 #include "core/file_ops.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/run_threads.h"
 #include "core/strings.h"
 
 namespace redline::data {
@@ -37,9 +36,9 @@ std::optional<std::vector<uint32_t>> load_lengths(const ParquetFiles::File& file
   std::error_code code;
   if (!std::filesystem::is_regular_file(lengths_path(file), code)) return std::nullopt;
   try {
-    const std::string bytes = read_file(lengths_path(file));
     constexpr size_t kMagicBytes = sizeof(kLengthsMagic) - 1;
     LengthsHead head{};
+    const std::string bytes = read_file(lengths_path(file), kMagicBytes + sizeof(head) + count * sizeof(uint32_t));
     if (!starts_with(bytes, kLengthsMagic) || bytes.size() != kMagicBytes + sizeof(head) + count * sizeof(uint32_t))
       return std::nullopt;
     std::memcpy(&head, bytes.data() + kMagicBytes, sizeof(head));
@@ -115,28 +114,20 @@ std::vector<uint32_t> parquet_lengths(const ParquetFiles& files, size_t column, 
     }
   }
   std::atomic<size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    for (size_t g = next++; g < groups.size(); g = next++) {
-      if (known[static_cast<size_t>(groups[g].file)]) continue;
-      try {
+  const int count = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
+  run_threads(count, [&] {
+    try {
+      for (size_t g = next++; g < groups.size(); g = next++) {
+        if (known[static_cast<size_t>(groups[g].file)]) continue;
         group_lengths(files, groups[g], column,
                       std::span(lengths).subspan(static_cast<size_t>(groups[g].first_row),
                                                  static_cast<size_t>(groups[g].num_rows)));
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        failure = std::current_exception();
-        next = groups.size();
       }
+    } catch (...) {
+      next = groups.size();
+      throw;
     }
-  };
-  std::vector<std::thread> threads;
-  const int count = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
-  for (int t = 1; t < count; ++t) threads.emplace_back(work);
-  work();
-  for (auto& thread : threads) thread.join();
-  if (failure) std::rethrow_exception(failure);
+  });
   for (size_t f = 0; use_cache && f < of_file.size(); ++f)
     if (!known[f] && !of_file[f].empty()) store_lengths(files.file(static_cast<int32_t>(f)), column_key, of_file[f]);
   return lengths;

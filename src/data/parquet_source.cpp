@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "data/item_memory.h"
 #include "data/parquet_cache.h"
 #include "data/parquet_lengths.h"
 #include "data/parquet_levels.h"
@@ -75,7 +76,9 @@ Array allocate_field(const BatchPlan& plan, Dtype dtype, Shape shape) {
 struct ParquetSource::Impl {
   explicit Impl(const ParquetOptions& wanted)
       : options(wanted),
-        files(wanted.path, projection(wanted)),
+        files(wanted.path, projection(wanted),
+              {.max_group_bytes =
+                   item_limit_bytes(static_cast<int64_t>(std::min<uint64_t>(wanted.max_buffer_bytes, INT64_MAX)))}),
         cache(files, wanted.max_buffer_bytes, wanted.widen_integers) {
     for (const auto& column : files.columns()) {
       Dtype dtype = column.kind.dtype;

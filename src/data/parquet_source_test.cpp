@@ -271,6 +271,7 @@ TEST_F(ParquetSourceTest, CutAndForeignFilesAreNamed) {
     return refusal(options((folder_ / "x.parquet").string()));
   };
   EXPECT_NE(write(bytes.substr(0, bytes.size() / 2)).find("cut off"), std::string::npos);
+  EXPECT_NE(write(bytes.substr(0, bytes.size() - 4) + "PARE").find("it is encrypted"), std::string::npos);
   EXPECT_NE(write("").find("too short"), std::string::npos);
   EXPECT_NE(write("hello, this is not a table at all").find("not a Parquet file"), std::string::npos);
   std::string damaged = bytes;

@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -136,18 +135,6 @@ bool DataFile::read_all(std::vector<std::byte>& buffer, uint64_t limit_bytes) co
   // resize() of a grown vector zeroes only what is new, and a reused buffer soon stops growing.
   buffer.resize(static_cast<size_t>(size_));
   return read_at(0, buffer);
-}
-
-MappedFile::MappedFile(const DataFile& file) : size_(static_cast<size_t>(file.size())) {
-  if (size_ == 0) return;
-  void* memory = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd(), 0);
-  if (memory == MAP_FAILED)
-    throw DiskError("A data file of " + std::to_string(size_) + " bytes cannot be mapped: " + errno_text(errno) + ".");
-  data_ = static_cast<const std::byte*>(memory);
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 PathGuard::PathGuard(const std::filesystem::path& root, const std::filesystem::path& base, bool allow_absolute)

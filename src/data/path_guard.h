@@ -15,7 +15,8 @@
 
 namespace redline::data {
 
-// An open regular file, read-only. Moves; closes itself.
+// An open regular file, read-only. Moves; closes itself. Read with pread, never mapped: a mapped file that another
+// process cuts short ends this one with SIGBUS.
 class DataFile {
  public:
   DataFile() = default;
@@ -36,20 +37,6 @@ class DataFile {
   int fd_ = -1;
   uint64_t size_ = 0;
   int64_t mtime_ns_ = 0;
-};
-
-// A file mapped read-only; the mapping outlives the descriptor. Only for large files read in part (tars, Parquet).
-class MappedFile {
- public:
-  explicit MappedFile(const DataFile& file);  // throws DiskError
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile();
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-
- private:
-  const std::byte* data_ = nullptr;
-  size_t size_ = 0;
 };
 
 enum class OpenProblem : uint8_t {

@@ -36,6 +36,7 @@ Planner::Planner(PlanSettings settings, PlanSource source)
   check_settings();
   filter();
   find_parts();
+  check_epoch_size();
   if (settings_.shuffle && (settings_.window_locality_groups > 0 || settings_.window_samples > 0)) find_locality();
   make_buckets();
   hash_ = hash64(describe(), source_.fingerprint);
@@ -48,7 +49,8 @@ void Planner::check_settings() const {
   REDLINE_CHECK(!(s.parts_are_buckets && s.parts_are_sampled), "parts have one use");
   if (source_.size == 0) throw DataError("The data set has no samples: check the manifest or path it was built from.");
   if (source_.size >= int64_t{1} << 32)
-    throw DataError("The data set has more than 2^32 samples; split it into several runs.");
+    throw DataError("The data set has " + std::to_string(source_.size) +
+                    " samples; a plan can number 4294967295. Split it into several runs.");
   if (s.num_buckets > kMaxBuckets || s.bucket_edges.size() >= kMaxBuckets) {
     throw ConfigError("num_buckets may be at most " + std::to_string(kMaxBuckets) + ".");
   }
@@ -108,6 +110,24 @@ void Planner::find_parts() {
     part_begin_.push_back(static_cast<size_t>(end - kept_.begin()));
   }
   REDLINE_CHECK(first == source_.size, "the parts cover the source");
+}
+
+// Entries of an epoch, repeats included, are numbered with 32 bits too.
+void Planner::check_epoch_size() const {
+  const auto& s = settings_;
+  double entries = static_cast<double>(kept_.size());
+  if (s.parts_are_sampled) entries *= s.sampling_scale;
+  if (s.parts_are_buckets && !s.part_weights.empty()) {
+    entries = 0.0;
+    for (size_t p = 0; p < s.part_weights.size(); ++p)
+      entries += static_cast<double>(part(p).size()) * static_cast<double>(s.part_weights[p]);
+  }
+  entries *= static_cast<double>(s.replicas);
+  if (!(entries < 4294967296.0)) {
+    throw ConfigError("An epoch would have " + format_double(entries) +
+                      " samples, repeats included; a plan can number 4294967295. Lower bucketing_weights or "
+                      "concat_sampling_scale.");
+  }
 }
 
 std::span<const uint32_t> Planner::part(size_t index) const {

@@ -119,6 +119,7 @@ class Planner {
   void check_settings() const;
   void filter();
   void find_parts();
+  void check_epoch_size() const;
   void find_locality();
   void make_buckets();
   uint32_t entry(uint64_t repeat, uint32_t sample) const;

@@ -388,5 +388,27 @@ TEST(Plan, RefusesWhatCannotBe) {
   EXPECT_THROW(Planner({.batch_size = 2, .num_buckets = 300}, test_source(5)), ConfigError);
 }
 
+TEST(Plan, RefusesMoreSamplesThanItCanNumber) {
+  const auto refusal = [](PlanSettings settings, PlanSource source) -> std::string {
+    try {
+      const Planner planner(std::move(settings), std::move(source));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(
+      refusal({.batch_size = 2}, PlanSource{int64_t{1} << 50, test_length, {}, 1}).find("1125899906842624 samples"),
+      std::string::npos);
+  PlanSettings buckets{.batch_size = 2, .part_sizes = {3, 2}, .parts_are_buckets = true};
+  buckets.part_weights = {1, 2'000'000'000};
+  EXPECT_NE(refusal(buckets, test_source(5)).find("bucketing_weights"), std::string::npos);
+  PlanSettings sampled{.batch_size = 2, .part_sizes = {3, 2}, .parts_are_sampled = true};
+  sampled.sampling_scale = 1e12;
+  EXPECT_NE(refusal(sampled, test_source(5)).find("concat_sampling_scale"), std::string::npos);
+  sampled.sampling_scale = 100;
+  EXPECT_EQ(refusal(sampled, test_source(5)), "");
+}
+
 }  // namespace
 }  // namespace redline::data

@@ -22,8 +22,9 @@ std::exception_ptr with_sample(const std::string& sentence) {
 
 }  // namespace
 
-std::exception_ptr named_exception(const std::string& sample_name) {
-  const std::string prefix = "Sample " + sample_name + ": ";
+namespace {
+
+std::exception_ptr with_prefix(const std::string& prefix) {
   try {
     throw;
   } catch (const ConfigError& error) {
@@ -48,13 +49,25 @@ std::exception_ptr named_exception(const std::string& sample_name) {
   }
 }
 
+}  // namespace
+
+std::exception_ptr named_exception(const Source& source, int64_t sample, const char* suffix) noexcept {
+  try {
+    return with_prefix("Sample " + source.name(sample) + suffix + ": ");
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 SampleChain::SampleChain(std::shared_ptr<const Source> source,
                          std::vector<std::shared_ptr<const SampleTransform>> transforms,
-                         std::shared_ptr<FeatureCache> cache, std::shared_ptr<const Planner> planner)
+                         std::shared_ptr<FeatureCache> cache, std::shared_ptr<const Planner> planner,
+                         std::shared_ptr<MemoryBudget> budget)
     : source_(std::move(source)),
       transforms_(std::move(transforms)),
       cache_(std::move(cache)),
-      planner_(std::move(planner)) {
+      planner_(std::move(planner)),
+      budget_(std::move(budget)) {
   while (num_fixed_ < transforms_.size() && !transforms_[num_fixed_]->random()) ++num_fixed_;
 }
 
@@ -103,8 +116,23 @@ std::optional<BadSample> SampleChain::try_sample(int64_t sample, const DrawKey& 
       if (cache_ != nullptr) cache_->insert(content, out);
     }
     return transform(num_fixed_, transforms_.size(), key, out, slot);
+  } catch (const MemoryBusy&) {
+    throw;
   } catch (...) {
-    std::rethrow_exception(named_exception(source_->name(sample)));
+    std::rethrow_exception(named_exception(*source_, sample));
+  }
+}
+
+std::optional<BadSample> SampleChain::try_within_budget(int64_t sample, const DrawKey& key, Sample& out,
+                                                        measure::StageClock::Slot& slot) const {
+  for (uint64_t lease = 0;;) {
+    const ItemMemory memory(budget_.get(), lease);
+    try {
+      return try_sample(sample, key, out, slot);
+    } catch (const MemoryBusy& busy) {  // begins again once there is room; draws depend on the sample alone
+      lease = busy.lease;
+      out = {};
+    }
   }
 }
 
@@ -113,7 +141,7 @@ void SampleChain::make_row(const EpochPlan& plan, uint32_t entry, Row& row, meas
   const int64_t planned = plan.sample(entry);
   int64_t sample = planned;
   for (int attempt = 0;; ++attempt) {
-    auto bad = try_sample(sample, key, row.sample, slot);
+    auto bad = try_within_budget(sample, key, row.sample, slot);
     if (!bad) break;
     row.bad.push_back({sample, std::move(bad->name), std::move(bad->reason)});
     if (attempt + 1 == kMaxSubstitutes) {

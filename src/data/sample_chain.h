@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/feature_cache.h"
+#include "data/item_memory.h"
 #include "data/plan.h"
 #include "data/source.h"
 #include "data/transform.h"
@@ -32,9 +33,11 @@ struct Row {
 
 class SampleChain {
  public:
-  // Results of the transforms before the first random one are cached under `settings`.
+  // Results of the transforms before the first random one are cached under `settings`. `budget` is what the samples in
+  // work may take together; null: each is limited by itself.
   SampleChain(std::shared_ptr<const Source> source, std::vector<std::shared_ptr<const SampleTransform>> transforms,
-              std::shared_ptr<FeatureCache> cache, std::shared_ptr<const Planner> planner);
+              std::shared_ptr<FeatureCache> cache, std::shared_ptr<const Planner> planner,
+              std::shared_ptr<MemoryBudget> budget = nullptr);
 
   // Throws what is not the sample's fault, with the sample's name in front; DataError when no substitute is good
   // either.
@@ -50,6 +53,8 @@ class SampleChain {
  private:
   std::optional<BadSample> try_sample(int64_t sample, const DrawKey& key, Sample& out,
                                       measure::StageClock::Slot& slot) const;
+  std::optional<BadSample> try_within_budget(int64_t sample, const DrawKey& key, Sample& out,
+                                             measure::StageClock::Slot& slot) const;
   std::optional<BadSample> transform(size_t begin, size_t end, const DrawKey& key, Sample& sample,
                                      measure::StageClock::Slot& slot) const;
 
@@ -58,12 +63,14 @@ class SampleChain {
   size_t num_fixed_ = 0;  // transforms before the first random one
   std::shared_ptr<FeatureCache> cache_;
   std::shared_ptr<const Planner> planner_;
+  std::shared_ptr<MemoryBudget> budget_;
 };
 
 // Draws of a row: a repeat of the same sample in an epoch draws other numbers.
 DrawKey draw_key(const EpochPlan& plan, uint64_t seed, uint32_t entry);
 
-// The current exception with "sample NAME: " in front and the same class and exit code; call inside a catch block.
-std::exception_ptr named_exception(const std::string& sample_name);
+// The current exception with "sample NAME: " in front and the same class and exit code; call inside a catch block. When
+// memory does not even suffice for that: the exception as it is, or std::bad_alloc.
+std::exception_ptr named_exception(const Source& source, int64_t sample, const char* suffix = "") noexcept;
 
 }  // namespace redline::data

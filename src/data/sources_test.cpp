@@ -154,6 +154,28 @@ TEST(TarredSource, FindsEntriesByNameShardAndSubSegment) {
   EXPECT_THROW(TarredSource({folder / "m.json"}, {folder / "audio_7.tar"}, {}), DataError);
 }
 
+TEST(TarredSource, MoreTarsThanStayOpenAreComparedWithTheirIndex) {
+  ta::TempFolder folder("many_tars");
+  std::vector<ta::fs::path> tars;
+  std::string lines;
+  for (int i = 0; i < 257; ++i) {  // one more than are kept open
+    tars.push_back(folder / ("audio_" + std::to_string(i) + ".tar"));
+    write_tar(tars.back(), {{"c" + std::to_string(i) + ".wav", encode_wav(ta::tone(i, 0.01), 16000)}});
+    lines += ta::manifest_line("c" + std::to_string(i) + ".wav", 0.01, 0, i);
+  }
+  folder.write("m.json", lines);
+  const TarredSource source({folder / "m.json"}, tars, {});
+  ASSERT_EQ(source.size(), 257);
+  EXPECT_EQ(reason_of(source, 7), "");
+  write_tar(tars[7], {{"c7.wav", encode_wav(ta::tone(7, 0.05), 16000)}});
+  EXPECT_NE(reason_of(source, 7).find("audio_7.tar:c7.wav: The tar was changed since its index was read"),
+            std::string::npos)
+      << reason_of(source, 7);
+  ta::fs::remove(tars[8]);
+  EXPECT_NE(reason_of(source, 8).find("there is no file"), std::string::npos) << reason_of(source, 8);
+  EXPECT_EQ(reason_of(source, 9), "");
+}
+
 std::string small_png(uint8_t value) {
   std::vector<uint8_t> pixels(8 * 8 * 3, value);
   return encode_png({pixels.data(), 8, 8, 24});

@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <exception>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -20,6 +18,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/own_folder.h"
+#include "core/run_threads.h"
 #include "core/strings.h"
 #include "data/synth_parts.h"
 
@@ -97,25 +96,15 @@ double log_normal(KeyedStream& draw, double median, double sigma, double min, do
 
 void for_each_item(int64_t count, int num_threads, const std::function<void(int64_t)>& make) {
   std::atomic<int64_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    for (int64_t item = next++; item < count; item = next++) {
-      try {
-        make(item);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-        next = count;
-      }
-    }
-  };
   const int wanted = num_threads > 0 ? num_threads : static_cast<int>(std::thread::hardware_concurrency());
-  std::vector<std::thread> threads;
-  for (int t = 1; t < std::clamp<int64_t>(wanted, 1, std::max<int64_t>(count, 1)); ++t) threads.emplace_back(work);
-  work();
-  for (auto& thread : threads) thread.join();
-  if (failure) std::rethrow_exception(failure);
+  run_threads(static_cast<int>(std::clamp<int64_t>(wanted, 1, std::max<int64_t>(count, 1))), [&] {
+    try {
+      for (int64_t item = next++; item < count; item = next++) make(item);
+    } catch (...) {
+      next = count;
+      throw;
+    }
+  });
 }
 
 void write_item(const fs::path& path, std::string_view bytes) {

@@ -111,7 +111,9 @@ TarIndex TarIndex::load(const DataFile& tar, const std::filesystem::path& tar_pa
     std::error_code code;
     if (std::filesystem::is_regular_file(index_path(tar_path), code)) {
       try {
-        if (auto index = deserialize(read_file(index_path(tar_path)), tar.size(), tar.mtime_ns()))
+        // A member takes at least a block of the tar, more than its entry here.
+        if (auto index =
+                deserialize(read_file(index_path(tar_path), tar.size() + tar::kBlock), tar.size(), tar.mtime_ns()))
           return std::move(*index);
       } catch (const Error& error) {
         log_debug(std::string("A tar index is not used: ") + error.what());

@@ -95,7 +95,7 @@ TarredSource::TarredSource(const std::vector<std::filesystem::path>& manifests,
   const auto measured = measure_all(unknown.size(), [&](size_t i) {
     const Clip& clip = clips_[unknown[i]];
     std::vector<std::byte>& head = thread_bytes();
-    if (!tars_.read(clip.tar, clip.member, head, kProbeBytes)) return std::numeric_limits<double>::quiet_NaN();
+    if (!tars_.read(clip.tar, clip.member, head, kProbeBytes).empty()) return std::numeric_limits<double>::quiet_NaN();
     return measure_clip(head, tars_.index(clip.tar).member(clip.member).size, {clip.offset, 0.0});
   });
   for (size_t i = 0; i < unknown.size(); ++i) clips_[unknown[i]].duration = measured[i];
@@ -110,15 +110,7 @@ std::string TarredSource::name(int64_t index) const {
 
 ReadResult TarredSource::read(int64_t index, measure::StageClock::Slot& slot) const {
   const Clip& clip = clips_[static_cast<size_t>(index)];
-  std::vector<std::byte>& bytes = thread_bytes();
-  const std::string sample_name = name(index);
-  {
-    const measure::StageScope scope(slot, measure::Stage::Read);
-    if (!tars_.read(clip.tar, clip.member, bytes))
-      return BadSample{sample_name, "The tar ends before this member does."};
-    count_bytes(slot, bytes.size());
-  }
-  return decode_clip(bytes, sample_name, {clip.offset, clip.wanted}, audio_, slot);
+  return read_clip(tars_, clip.tar, clip.member, name(index), {clip.offset, clip.wanted}, audio_, slot);
 }
 
 uint64_t TarredSource::content_key(int64_t index) const {

@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "data/item_memory.h"
 
 namespace redline::data {
 
@@ -78,7 +79,7 @@ WebDatasetSource::Meta WebDatasetSource::read_meta(const Item& item) const {
   Meta meta;
   std::vector<std::byte> bytes;
   const auto text = [&](uint32_t member) -> std::string_view {
-    if (!tars_.read(item.tar, member, bytes, kWebMetaBytes)) return {};
+    if (!tars_.read(item.tar, member, bytes, kWebMetaBytes).empty()) return {};
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   };
   if (item.label != UINT32_MAX) meta.label = parse_int(trim(text(item.label)));
@@ -103,28 +104,29 @@ ReadResult WebDatasetSource::read(int64_t index, measure::StageClock::Slot& slot
   const Item& item = items_[static_cast<size_t>(index)];
   const std::string sample_name = name(index);
   std::optional<int64_t> label;
-  Array bytes;
-  {
+  if (item.label != UINT32_MAX || (kind_ == WebKind::Images && item.json != UINT32_MAX)) {
     const measure::StageScope scope(slot, measure::Stage::Read);
-    bytes = Array::empty(Dtype::U8, {static_cast<int64_t>(tars_.index(item.tar).member(item.payload).size)});
-    if (!tars_.read(item.tar, item.payload, std::as_writable_bytes(bytes.as<uint8_t>()))) {
-      return BadSample{sample_name, "The tar ends before this member does."};
-    }
-    if (item.label != UINT32_MAX || (kind_ == WebKind::Images && item.json != UINT32_MAX)) {
-      label = read_meta(item).label;
-      if (!label) return BadSample{sample_name, "Its cls or json member holds no label (a whole number)."};
-    }
-    count_bytes(slot, bytes.num_bytes());
+    label = read_meta(item).label;
+    if (!label) return BadSample{sample_name, "Its cls or json member holds no label (a whole number)."};
   }
+  ReadResult result = kind_ == WebKind::Audio ? read_clip(tars_, item.tar, item.payload, sample_name, {}, audio_, slot)
+                                              : read_picture(item, sample_name, slot);
+  if (auto* sample = std::get_if<Sample>(&result); sample != nullptr && label)
+    sample->set("label", label_array(*label));
+  return result;
+}
+
+ReadResult WebDatasetSource::read_picture(const Item& item, const std::string& sample_name,
+                                          measure::StageClock::Slot& slot) const {
+  const measure::StageScope scope(slot, measure::Stage::Read);
+  const uint64_t size = tars_.index(item.tar).member(item.payload).size;
+  if (!charge_memory(size)) return BadSample{sample_name, too_large_text()};
+  Array bytes = Array::empty(Dtype::U8, {static_cast<int64_t>(size)});
+  const std::string problem = tars_.read(item.tar, item.payload, std::as_writable_bytes(bytes.as<uint8_t>()));
+  if (!problem.empty()) return BadSample{sample_name, problem};
+  count_bytes(slot, bytes.num_bytes());
   Sample sample;
-  if (kind_ == WebKind::Audio) {
-    ReadResult decoded = decode_clip(std::as_bytes(bytes.as<uint8_t>()), sample_name, {}, audio_, slot);
-    if (std::holds_alternative<BadSample>(decoded)) return decoded;
-    sample = std::move(std::get<Sample>(decoded));
-  } else {
-    sample.set("image_bytes", std::move(bytes));
-  }
-  if (label) sample.set("label", label_array(*label));
+  sample.set("image_bytes", std::move(bytes));
   return sample;
 }
 
@@ -133,7 +135,7 @@ double WebDatasetSource::measure(const Item& item) const {
     if (const auto duration = read_meta(item).duration) return *duration;
   }
   std::vector<std::byte>& head = thread_bytes();
-  if (!tars_.read(item.tar, item.payload, head, kWebHeadBytes)) return std::numeric_limits<double>::quiet_NaN();
+  if (!tars_.read(item.tar, item.payload, head, kWebHeadBytes).empty()) return std::numeric_limits<double>::quiet_NaN();
   return measure_clip(head, tars_.index(item.tar).member(item.payload).size, {});
 }
 

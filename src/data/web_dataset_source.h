@@ -38,6 +38,7 @@ class WebDatasetSource : public Source {
     std::optional<int64_t> label;
   };
   Meta read_meta(const Item& item) const;
+  ReadResult read_picture(const Item& item, const std::string& sample_name, measure::StageClock::Slot& slot) const;
   double measure(const Item& item) const;
 
   WebKind kind_;

@@ -2,7 +2,7 @@
 # here, 100,000 with REDLINE_SLOW=1; one planted bug must be found (fuzz_planted).
 if(REDLINE_SANITIZE_TESTS)
   set(FUZZ_DATA audio_clip.cpp codecs/audio.cpp codecs/audio_writer.cpp codecs/flac.cpp codecs/image.cpp codecs/image_axis.cpp codecs/image_reference.cpp
-    codecs/image_resize.cpp codecs/image_writer.cpp codecs/jpeg.cpp codecs/png.cpp codecs/wav.cpp image_table.cpp manifest.cpp parquet_column.cpp
+    codecs/image_resize.cpp codecs/image_writer.cpp codecs/jpeg.cpp codecs/png.cpp codecs/wav.cpp image_table.cpp item_memory.cpp manifest.cpp parquet_column.cpp
     parquet_files.cpp parquet_levels.cpp path_guard.cpp resample.cpp tar_header.cpp tar_index.cpp tar_writer.cpp)
   set(FUZZ_CORE check.cpp file_ops.cpp hash.cpp hash_crc32c.cpp hash_sha256.cpp log.cpp philox.cpp quantities.cpp strings.cpp time.cpp)
   set(FUZZ_MEASURE faults.cpp phases.cpp spans.cpp stage_clock.cpp)

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <vector>
 
+#include "core/strings.h"
 #include "data/codecs/audio_parts.h"
+#include "data/item_memory.h"
 #include "data/resample.h"
 
 namespace redline::data {
@@ -15,6 +17,22 @@ using codecs::Refusal;
 
 constexpr int32_t kMaxChannels = 64;
 constexpr size_t kMaxKeptScratch = size_t{16} << 20;  // floats a thread keeps for the next file
+constexpr size_t kFileHeadBytes = size_t{64} << 10, kWideHeadBytes = size_t{16} << 20;
+
+// The decoding thread's memory for audio at its stored rate; given back when a giant has passed, whatever became of it.
+class RateScratch {
+ public:
+  ~RateScratch() {
+    if (kept().capacity() > kMaxKeptScratch) std::vector<float>().swap(kept());
+  }
+  std::vector<float>& floats() { return kept(); }
+
+ private:
+  static std::vector<float>& kept() {
+    thread_local std::vector<float> floats;
+    return floats;
+  }
+};
 
 bool all_finite(std::span<const float> samples) {
   uint32_t bad = 0;  // an integer OR, because a float reduction would not vectorise
@@ -27,6 +45,17 @@ int64_t count_not_finite(std::span<const float> samples) {
   int64_t count = 0;
   for (const float sample : samples) count += std::isfinite(sample) ? 0 : 1;
   return count;
+}
+
+bool read_head(const AudioInput& input, size_t most, std::vector<std::byte>& head) {
+  head.resize(static_cast<size_t>(std::min<uint64_t>(most, input.size)));
+  return input.file->read_at(input.offset, head);
+}
+
+// Some writers put pictures and text before the audio.
+bool begins_with_notes(std::span<const std::byte> head, uint64_t file_bytes) {
+  if (codecs::looks_like_wav(head)) return std::holds_alternative<Refusal>(codecs::probe_wav(head, file_bytes));
+  return head.size() >= 3 && std::memcmp(head.data(), "ID3", 3) == 0 && !codecs::looks_like_flac(head);
 }
 
 // One sentence for files that are neither WAV nor FLAC.
@@ -50,6 +79,42 @@ Refusal refuse_unknown(std::span<const std::byte> bytes) {
 }  // namespace
 
 namespace codecs {
+
+namespace {
+
+double resampled_share(const AudioInfo& info, const AudioRequest& request) {
+  if (request.target_rate <= 0 || request.target_rate == info.rate) return 0.0;
+  return static_cast<double>(request.target_rate) / info.rate;
+}
+
+double planes_of(const AudioInfo& info, const AudioRequest& request) { return request.mono ? 1.0 : info.channels; }
+
+// One frame more than the seconds hold: lengths in manifests are rounded.
+double frames_of_seconds(const AudioInfo& info, const AudioRequest& request) {
+  return request.max_seconds > 0.0 && request.duration_seconds <= 0.0 ? request.max_seconds * info.rate + 1.0
+                                                                      : static_cast<double>(INT64_MAX / 2);
+}
+
+}  // namespace
+
+uint64_t frames_bytes(const AudioInfo& info, const AudioRequest& request, int64_t frames) {
+  const double floats =
+      planes_of(info, request) * static_cast<double>(frames) * (1.0 + resampled_share(info, request)) + 64.0;
+  return static_cast<uint64_t>(std::min(floats * sizeof(float), 9e18));
+}
+
+int64_t most_frames(const AudioInfo& info, const AudioRequest& request) {
+  const double by_count = static_cast<double>(request.max_frames) / planes_of(info, request) /
+                          std::max(1.0, resampled_share(info, request));
+  return static_cast<int64_t>(std::min(by_count, frames_of_seconds(info, request)));
+}
+
+Refusal refuse_longer(const AudioInfo& info, const AudioRequest& request) {
+  if (frames_of_seconds(info, request) <= static_cast<double>(most_frames(info, request)) + 1.0)
+    return {"it is longer than max_duration (" + format_double(request.max_seconds) +
+            " s), which its header does not tell"};
+  return {"it has more frames than the limit of " + std::to_string(request.max_frames)};
+}
 
 std::optional<Refusal> check_info(const AudioInfo& info) {
   if (info.rate < kMinSampleRate || info.rate > kMaxSampleRate) {
@@ -92,12 +157,16 @@ std::variant<FrameRange, Refusal> choose_frames(const AudioInfo& info, const Aud
     }
     const int64_t rest = info.frames - range.first;
     range.count = range.count < 0 ? rest : std::min(range.count, rest);
+    if (static_cast<double>(range.count) > frames_of_seconds(info, request)) {
+      return Refusal{"it is " + format_double(static_cast<double>(range.count) / info.rate) +
+                     " s long, more than max_duration (" + format_double(request.max_seconds) + " s)"};
+    }
     const int32_t out_rate = request.target_rate > 0 ? request.target_rate : info.rate;
     const double out_frames =
         static_cast<double>(range.count) * std::max(1.0, static_cast<double>(out_rate) / info.rate);
-    const double planes = request.mono ? 1.0 : info.channels;
-    if (out_frames * planes > static_cast<double>(request.max_frames)) {
-      return Refusal{"its header promises " + std::to_string(range.count) + " frames, more than the limit of " +
+    if (out_frames * planes_of(info, request) > static_cast<double>(request.max_frames)) {
+      return Refusal{"its header promises " + std::to_string(range.count) + " frames, " +
+                     std::to_string(static_cast<int64_t>(out_frames)) + " when resampled, more than the limit of " +
                      std::to_string(request.max_frames)};
     }
   }
@@ -118,8 +187,17 @@ AudioInfoResult probe_audio(std::span<const std::byte> head, uint64_t file_bytes
   return std::get<AudioInfo>(result);
 }
 
-AudioResult decode_audio(std::span<const std::byte> bytes, const std::string& name, const AudioRequest& request) {
-  thread_local std::vector<float> scratch;
+AudioResult decode_audio(const AudioInput& input, const std::string& name, const AudioRequest& request) {
+  RateScratch kept;
+  std::vector<float>& scratch = kept.floats();
+  std::vector<std::byte> file_head;
+  std::span<const std::byte> head = input.bytes;
+  if (input.file != nullptr) {
+    if (!read_head(input, kFileHeadBytes, file_head)) return BadSample{name, "the file could not be read to its end"};
+    if (begins_with_notes(file_head, input.size) && !read_head(input, kWideHeadBytes, file_head))
+      return BadSample{name, "the file could not be read to its end"};
+    head = file_head;
+  }
   Array decoded;
   bool resample = false;
   int32_t num_planes = 1;
@@ -134,12 +212,12 @@ AudioResult decode_audio(std::span<const std::byte> bytes, const std::string& na
     return decoded.as<float>().data();
   };
   std::variant<codecs::DecodedAudio, Refusal> result = Refusal{};
-  if (codecs::looks_like_wav(bytes))
-    result = codecs::decode_wav(bytes, request, allocate);
-  else if (codecs::looks_like_flac(bytes))
-    result = codecs::decode_flac(bytes, request, allocate);
+  if (codecs::looks_like_wav(head))
+    result = codecs::decode_wav(input, head, request, allocate);
+  else if (codecs::looks_like_flac(head))
+    result = codecs::decode_flac(input, head, request, allocate);
   else
-    result = refuse_unknown(bytes);
+    result = refuse_unknown(head);
   if (auto* refusal = std::get_if<Refusal>(&result)) return BadSample{name, std::move(refusal->reason)};
 
   const auto& [info, frames] = std::get<codecs::DecodedAudio>(result);
@@ -159,7 +237,6 @@ AudioResult decode_audio(std::span<const std::byte> bytes, const std::string& na
     resampler->run(stored.subspan(static_cast<size_t>(plane * frames), static_cast<size_t>(frames)),
                    out.as<float>().subspan(static_cast<size_t>(plane * out_frames), static_cast<size_t>(out_frames)));
   }
-  if (scratch.capacity() > kMaxKeptScratch) std::vector<float>().swap(scratch);
   if (!all_finite(out.as<float>())) return BadSample{name, "its samples are too large to be resampled"};
   return Audio{std::move(out), request.target_rate, info.rate};
 }

@@ -1,6 +1,7 @@
-// Decodes WAV and FLAC held in memory into float audio: cut, mixed down and resampled in one call. Everything a file
-// can get wrong comes back as a BadSample with one sentence; nothing is allocated from a header's word alone. Threads:
-// all functions may be called from any thread; the FLAC decoder object and scratch memory are per thread.
+// Decodes WAV and FLAC, from memory or from a file, into float audio: cut, mixed down and resampled in one call.
+// Everything a file can get wrong comes back as a BadSample with one sentence; nothing is allocated from a header's
+// word alone, and what is decoded and resampled is charged to the sample first (data/item_memory.h). Threads: all
+// functions may be called from any thread; the FLAC decoder object and scratch memory are per thread.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <variant>
 
 #include "data/array.h"
+#include "data/path_guard.h"
 #include "data/source.h"
 
 namespace redline::data {
@@ -33,7 +35,18 @@ struct AudioRequest {
   bool allow_resample = true;             // false: another rate than target_rate is a bad sample
   bool mono = true;                       // false: all channels, [C, L]
   int32_t channel = kMixDown;             // with mono: average of all channels, or this one
-  int64_t max_frames = int64_t{1} << 28;  // of the result per channel; more is refused before allocating
+  int64_t max_frames = int64_t{1} << 28;  // of the result over all channels; more is refused before allocating
+  double max_seconds = 0.0;               // a longer clip is refused, also one whose header does not tell; 0: none
+};
+
+// Where the stored bytes are: all in memory, or a part of a file of which only what is needed is read.
+struct AudioInput {
+  AudioInput(std::span<const std::byte> all) : bytes(all), size(all.size()) {}
+  AudioInput(const DataFile& from, uint64_t begin, uint64_t count) : file(&from), offset(begin), size(count) {}
+
+  std::span<const std::byte> bytes;  // empty when `file` is set
+  const DataFile* file = nullptr;
+  uint64_t offset = 0, size = 0;  // in the file
 };
 
 struct Audio {
@@ -46,7 +59,7 @@ using AudioResult = std::variant<Audio, BadSample>;
 using AudioInfoResult = std::variant<AudioInfo, BadSample>;
 
 // `name` is how the user knows the sample; it goes into the BadSample only.
-AudioResult decode_audio(std::span<const std::byte> bytes, const std::string& name, const AudioRequest& request);
+AudioResult decode_audio(const AudioInput& input, const std::string& name, const AudioRequest& request);
 
 // Headers only: `head` is the start of the file (64 KiB is plenty) and `file_bytes` its whole size.
 AudioInfoResult probe_audio(std::span<const std::byte> head, uint64_t file_bytes, const std::string& name);

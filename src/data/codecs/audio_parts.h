@@ -38,16 +38,23 @@ T load_little(std::span<const std::byte> bytes, size_t offset) {
 }
 
 std::optional<Refusal> check_info(const AudioInfo& info);
-// Chooses the frames once the header is known (the request is in seconds) and checks them against max_frames.
+// Chooses the frames once the header is known (the request is in seconds) and checks them against max_seconds and
+// max_frames.
 std::variant<FrameRange, Refusal> choose_frames(const AudioInfo& info, const AudioRequest& request);
+// Most frames that a file of unknown length may turn out to have, and why not more.
+int64_t most_frames(const AudioInfo& info, const AudioRequest& request);
+Refusal refuse_longer(const AudioInfo& info, const AudioRequest& request);
+// Bytes that so many stored frames take until the clip is finished: decoded, and resampled when that is asked for.
+uint64_t frames_bytes(const AudioInfo& info, const AudioRequest& request, int64_t frames);
 
 bool looks_like_wav(std::span<const std::byte> bytes);
 bool looks_like_flac(std::span<const std::byte> bytes);
 std::variant<AudioInfo, Refusal> probe_wav(std::span<const std::byte> head, uint64_t file_bytes);
 std::variant<AudioInfo, Refusal> probe_flac(std::span<const std::byte> head, uint64_t file_bytes);
-std::variant<DecodedAudio, Refusal> decode_wav(std::span<const std::byte> bytes, const AudioRequest& request,
-                                               const AllocatePlanes& allocate);
-std::variant<DecodedAudio, Refusal> decode_flac(std::span<const std::byte> bytes, const AudioRequest& request,
-                                                const AllocatePlanes& allocate);
+// `head` is the beginning of the input, all of it when it is in memory.
+std::variant<DecodedAudio, Refusal> decode_wav(const AudioInput& input, std::span<const std::byte> head,
+                                               const AudioRequest& request, const AllocatePlanes& allocate);
+std::variant<DecodedAudio, Refusal> decode_flac(const AudioInput& input, std::span<const std::byte> head,
+                                                const AudioRequest& request, const AllocatePlanes& allocate);
 
 }  // namespace redline::data::codecs

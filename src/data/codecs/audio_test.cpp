@@ -1,10 +1,12 @@
 #include "data/codecs/audio.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <numbers>
 #include <thread>
@@ -124,7 +126,68 @@ TEST(Flac, ALengthLeftOpenIsFoundByDecoding) {
   request.offset_seconds = 1.0;
   EXPECT_EQ(decoded(file, request).samples.numel(), 4000);
   request.max_frames = 100;
-  EXPECT_NE(refusal(file, request).find("longer than 100"), std::string::npos);
+  EXPECT_NE(refusal(file, request).find("more frames than the limit of 100"), std::string::npos);
+}
+
+TEST(Audio, ALongerClipThanMaxSecondsIsRefusedWhetherItsHeaderTellsOrNot) {
+  const auto samples = tone(20000);
+  AudioRequest request;
+  for (const double rate : {16000.0, 8000.0}) {
+    request.target_rate = static_cast<int32_t>(rate);
+    for (const std::string& file : {encode_flac(samples, 16000, 1, {.known_length = false}),
+                                    encode_flac(samples, 16000), encode_wav(samples, 16000)}) {
+      request.max_seconds = 1.25;
+      EXPECT_EQ(decoded(file, request).samples.numel(), static_cast<int64_t>(1.25 * rate)) << "exactly as long";
+      request.max_seconds = 1.249;
+      EXPECT_NE(refusal(file, request).find("max_duration (1.249 s)"), std::string::npos);
+      request.duration_seconds = 0.5;
+      EXPECT_EQ(decoded(file, request).samples.numel(), static_cast<int64_t>(0.5 * rate))
+          << "a given part is not judged";
+      request.duration_seconds = 0.0;
+    }
+  }
+}
+
+// A long recording read in parts gives what it gives from memory, bit for bit; and a file that ends early is refused.
+TEST(Audio, FromAFileIsTheSameAsFromMemory) {
+  const auto samples = tone(700000, 2);
+  const std::string path = testing::TempDir() + "audio_in_parts_" + std::to_string(::getpid());
+  std::string noted = encode_wav(samples, 16000, 2);
+  noted.insert(12, std::string("LIST\x00\x00\x10\x00", 8) + std::string(size_t{1} << 20, 'n'));
+  const std::string files[] = {encode_wav(samples, 16000, 2), noted, encode_flac(samples, 16000, 2),
+                               encode_flac(samples, 16000, 2, {.known_length = false})};
+  for (const std::string& file : files) {
+    std::ofstream(path, std::ios::binary) << "before" << file << "behind";
+    const DataFile stored = open_user_file(path);
+    for (const double offset : {0.0, 30.25}) {
+      for (const double duration : {0.0, 5.5}) {
+        for (const bool mono : {true, false}) {
+          AudioRequest request{.offset_seconds = offset, .duration_seconds = duration, .mono = mono};
+          const Audio memory = decoded(file, request);
+          auto result = decode_audio(AudioInput(stored, 6, file.size()), "x", request);
+          ASSERT_TRUE(std::holds_alternative<Audio>(result)) << std::get<BadSample>(result).reason;
+          const Array& parts = std::get<Audio>(result).samples;
+          ASSERT_EQ(parts.shape(), memory.samples.shape());
+          EXPECT_EQ(std::memcmp(parts.data(), memory.samples.data(), parts.num_bytes()), 0);
+        }
+      }
+    }
+    ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(file.size() / 2)), 0);
+    const auto cut = decode_audio(AudioInput(stored, 6, file.size()), "x", {});
+    ASSERT_TRUE(std::holds_alternative<BadSample>(cut));
+    EXPECT_NE(std::get<BadSample>(cut).reason.find("could not be read to its end"), std::string::npos)
+        << std::get<BadSample>(cut).reason;
+  }
+  ::unlink(path.c_str());
+}
+
+TEST(Audio, WhatResamplingMakesOfAClipIsLimitedToo) {
+  const std::vector<float> samples(3'000'000, 0.25f);  // 63 times as many at 16 kHz: 750 MB
+  AudioRequest request;
+  request.target_rate = 16000;
+  for (const std::string& file :
+       {encode_wav(samples, 255), encode_flac(samples, 255), encode_flac(samples, 255, 1, {.known_length = false})})
+    EXPECT_NE(refusal(file, request).find("max_buffer_bytes"), std::string::npos);
 }
 
 TEST(Audio, CutsAtOffsetAndDuration) {

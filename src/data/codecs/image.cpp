@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "data/codecs/image_parts.h"
+#include "data/item_memory.h"
 
 namespace redline::data {
 
@@ -76,6 +77,16 @@ std::optional<Refusal> check_dimensions(int64_t width, int64_t height, int64_t m
                  std::to_string(max_pixels) + " are allowed"};
 }
 
+std::optional<Refusal> check_bytes(const ImageInfo& info, uint64_t stored, uint64_t least, uint64_t needed) {
+  if (stored < least) {
+    return Refusal{"it is truncated: the header promises " + std::to_string(info.width) + " x " +
+                   std::to_string(info.height) + " pixels, " + std::to_string(stored) + " bytes cannot hold them"};
+  }
+  if (charge_memory(needed)) return std::nullopt;
+  return Refusal{"its " + std::to_string(info.width) + " x " + std::to_string(info.height) +
+                 " pixels are too many: " + too_large_text()};
+}
+
 }  // namespace codecs
 
 ImageInfoResult probe_image(std::span<const std::byte> bytes, const std::string& name) {
@@ -96,6 +107,8 @@ ImageResult decode_image(std::span<const std::byte> bytes, const std::string& na
   if (auto* refusal = std::get_if<Refusal>(&result)) return BadSample{name, std::move(refusal->reason)};
   const DecodedImage& image = std::get<DecodedImage>(result);
   if (!request.resize) {
+    if (!charge_memory(static_cast<uint64_t>(image.view.height) * static_cast<uint64_t>(image.view.width) * 3))
+      return BadSample{name, too_large_text()};
     Array whole = Array::empty(Dtype::U8, {image.view.height, image.view.width, 3});
     std::memcpy(whole.data(), image.view.pixels, whole.num_bytes());
     return whole;

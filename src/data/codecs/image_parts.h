@@ -31,5 +31,8 @@ std::variant<DecodedImage, Refusal> decode_png(std::span<const std::byte> bytes,
 
 // "its header says 70000 x 70000 pixels ..." when the picture is empty or over the limit.
 std::optional<Refusal> check_dimensions(int64_t width, int64_t height, int64_t max_pixels);
+// A picture that takes `needed` bytes while it is decoded, from a file of `stored` bytes that must hold at least
+// `least`: refused when it does not, or when a sample may not take so much.
+std::optional<Refusal> check_bytes(const ImageInfo& info, uint64_t stored, uint64_t least, uint64_t needed);
 
 }  // namespace redline::data::codecs

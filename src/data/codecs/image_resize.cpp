@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/error.h"
 #include "data/codecs/image_axis.h"
+#include "data/item_memory.h"
 
 #if defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
@@ -48,7 +50,29 @@ void normalize_row_plain(const uint8_t* row, int32_t begin, int32_t width, bool 
 
 #if REDLINE_RESIZE_AVX2
 
-constexpr int64_t kRowPadding = 64;  // vector loads and stores may run past the end of a row of ours
+constexpr int64_t kRowPadding = 64;                // vector loads and stores may run past the end of a row of ours
+constexpr int64_t kLoadOverrun = 13;               // a load of 16 bytes that begins at a row's last pixel
+constexpr size_t kMaxKeptRows = size_t{64} << 20;  // bytes a thread keeps for the next picture
+
+// The resizing thread's rows; given back when a giant has passed.
+class RowBuffers {
+ public:
+  RowBuffers() = default;
+  RowBuffers(const RowBuffers&) = delete;
+  RowBuffers& operator=(const RowBuffers&) = delete;
+  ~RowBuffers() {
+    if (middle().capacity() > kMaxKeptRows) std::vector<uint8_t>().swap(middle());
+  }
+  std::vector<uint8_t>& middle() { return kept()[0]; }
+  std::vector<uint8_t>& line() { return kept()[1]; }
+  std::vector<uint8_t>& copies() { return kept()[2]; }
+
+ private:
+  static std::array<std::vector<uint8_t>, 3>& kept() {
+    thread_local std::array<std::vector<uint8_t>, 3> rows;
+    return rows;
+  }
+};
 
 // Weights in 16 bits, padded with zeros to `stride` per output.
 struct PackedAxis {
@@ -181,16 +205,25 @@ void resize_rows(const RgbView& source, const ResizeRequest& request, const Emit
   const int32_t bottom = rows.first.back() + rows.count.back();
   const int64_t wide = int64_t{request.width} * 3;
   const int64_t stride = (wide + 31) / 32 * 32 + kRowPadding;
-  thread_local std::vector<uint8_t> middle, last_row, line;
+  RowBuffers buffers;
+  std::vector<uint8_t>&middle = buffers.middle(), &line = buffers.line();
+  // A picture a million rows high would need hundreds of MiB for this pass alone.
+  if (!charge_memory(static_cast<uint64_t>(stride) * static_cast<uint64_t>(bottom - top)))
+    throw DataError("its " + std::to_string(source.height) + " rows are too many: " + too_large_text());
   middle.resize(static_cast<size_t>(stride * (bottom - top)));
   line.resize(static_cast<size_t>(stride));
-  // A vector load may run past a row's end: harmless inside the picture, not behind its last row.
-  last_row.assign(static_cast<size_t>(source.width) * 3 + kRowPadding, 0);
+  // A vector load begins at a pixel and may run 13 bytes past its row's end: harmless inside the picture, so only the
+  // rows that have less than that behind them are copied to where there is room.
+  const int64_t row_bytes = int64_t{source.width} * 3, room = row_bytes + kRowPadding;
+  int32_t first_copied = source.height - 1;
+  while (first_copied > 0 && (source.height - first_copied) * source.stride < kLoadOverrun) --first_copied;
+  std::vector<uint8_t>& copies = buffers.copies();
+  copies.assign(static_cast<size_t>(room * (source.height - first_copied)), 0);
+  for (int32_t y = first_copied; y < source.height; ++y)
+    std::memcpy(copies.data() + (y - first_copied) * room, source.pixels + y * source.stride,
+                static_cast<size_t>(row_bytes));
   const auto row_of = [&](int32_t y) -> const uint8_t* {
-    const uint8_t* row = source.pixels + y * source.stride;
-    if (y + 1 < source.height) return row;
-    std::memcpy(last_row.data(), row, static_cast<size_t>(source.width) * 3);
-    return last_row.data();
+    return y < first_copied ? source.pixels + y * source.stride : copies.data() + (y - first_copied) * room;
   };
   for (int32_t y = top; y < bottom; y += 4) {
     std::array<const uint8_t*, 4> in{};

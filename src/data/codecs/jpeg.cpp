@@ -79,19 +79,41 @@ tjscalingfactor choose_scale(const JpegHeader& header, const ImageRequest& reque
   return best;
 }
 
-// Adobe's writers store CMYK inverted and say so with an APP14 marker.
-bool has_adobe_marker(std::span<const std::byte> bytes) {
+// What the markers before the first scan tell.
+struct JpegMarkers {
+  bool adobe = false;     // Adobe's writers store CMYK inverted and say so with an APP14 marker
+  bool buffered = false;  // progressive or in several scans: the decoder holds every coefficient of the picture
+  bool huffman = false;   // one scan, in which a block takes at least one bit
+  int components = 3;
+};
+
+JpegMarkers read_markers(std::span<const std::byte> bytes) {
+  JpegMarkers markers;
   const auto* p = jpeg_bytes(bytes);
   size_t at = 2;
   while (at + 4 <= bytes.size() && p[at] == 0xFF) {
     const unsigned char marker = p[at + 1];
-    if (marker == 0xDA || marker == 0xD9) return false;
+    if (marker == 0xFF) {  // a fill byte
+      ++at;
+      continue;
+    }
+    if (marker == 0xD9) break;
     const size_t length = static_cast<size_t>(p[at + 2]) << 8 | p[at + 3];
-    if (marker == 0xEE && at + 9 <= bytes.size() && std::memcmp(p + at + 4, "Adobe", 5) == 0) return true;
-    if (length < 2) return false;
+    if (marker == 0xEE && at + 9 <= bytes.size() && std::memcmp(p + at + 4, "Adobe", 5) == 0) markers.adobe = true;
+    const bool frame = marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
+    if (frame && at + 10 <= bytes.size()) {
+      markers.components = std::max<int>(1, p[at + 9]);
+      markers.huffman = marker <= 0xC1;
+      markers.buffered = marker != 0xC0 && marker != 0xC1;
+    }
+    if (marker == 0xDA) {
+      if (at + 5 <= bytes.size() && p[at + 4] < markers.components) markers.buffered = true;
+      break;
+    }
+    if (length < 2) break;
     at += 2 + length;
   }
-  return false;
+  return markers;
 }
 
 // In place; Pillow's CMYK to RGB.
@@ -134,10 +156,19 @@ std::variant<DecodedImage, Refusal> decode_jpeg(std::span<const std::byte> bytes
   const auto& header = std::get<JpegHeader>(result);
   if (auto refusal = check_dimensions(header.width, header.height, request.max_pixels)) return *refusal;
 
+  const JpegMarkers markers = read_markers(bytes);
   const bool cmyk = header.colorspace == TJCS_CMYK || header.colorspace == TJCS_YCCK;
   const tjscalingfactor scale = choose_scale(header, request);
   const int width = TJSCALED(header.width, scale), height = TJSCALED(header.height, scale);
-  pixels.resize(static_cast<size_t>(width) * static_cast<size_t>(height) * (cmyk ? 4 : 3));
+  const size_t pixel_bytes = static_cast<size_t>(width) * static_cast<size_t>(height) * (cmyk ? 4 : 3);
+  const uint64_t area = static_cast<uint64_t>(header.width) * static_cast<uint64_t>(header.height);
+  // Two bytes per coefficient; a block of 8 x 8 takes a bit, and components may be a sixteenth of the picture.
+  const uint64_t buffered = markers.buffered ? area * 2 * static_cast<uint64_t>(markers.components) : 0;
+  const uint64_t least = markers.huffman ? area / 64 / 8 / 16 : 0;
+  if (auto refusal =
+          check_bytes({ImageFormat::Jpeg, header.width, header.height}, bytes.size(), least, pixel_bytes + buffered))
+    return *refusal;
+  pixels.resize(pixel_bytes);
   int flags = TJFLAG_LIMITSCANS;
   flags |= request.decode == ImageDecode::Fast ? TJFLAG_FASTDCT | TJFLAG_FASTUPSAMPLE : TJFLAG_ACCURATEDCT;
   if (tjDecompress2(handle, jpeg_bytes(bytes), bytes.size(), pixels.data(), width, 0, height,
@@ -151,7 +182,7 @@ std::variant<DecodedImage, Refusal> decode_jpeg(std::span<const std::byte> bytes
     }
   }
   owner.done();
-  if (cmyk) cmyk_to_rgb(pixels.data(), int64_t{width} * height, has_adobe_marker(bytes));
+  if (cmyk) cmyk_to_rgb(pixels.data(), int64_t{width} * height, markers.adobe);
   DecodedImage image;
   image.view = {pixels.data(), width, height, int64_t{width} * 3};
   image.stored_width = header.width;

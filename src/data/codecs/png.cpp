@@ -3,6 +3,7 @@
 // by longjmp: the functions that may be jumped out of hold no objects with destructors.
 #include <png.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstring>
 
@@ -114,17 +115,38 @@ std::variant<ImageInfo, Refusal> probe_png(std::span<const std::byte> bytes) {
   return ImageInfo{ImageFormat::Png, static_cast<int32_t>(width), static_cast<int32_t>(height)};
 }
 
+namespace {
+
+// Deflate makes at most 1,032 bytes of one. IHDR says bits and channels; an unknown kind counts as the smallest.
+uint64_t least_png_bytes(std::span<const std::byte> bytes, const ImageInfo& info) {
+  constexpr uint64_t kMostPerByte = 1032;
+  if (bytes.size() < 26) return 0;
+  const auto depth = static_cast<uint64_t>(bytes[24]);
+  const auto type = static_cast<int>(bytes[25]);
+  const uint64_t channels = type == PNG_COLOR_TYPE_RGB          ? 3
+                            : type == PNG_COLOR_TYPE_RGB_ALPHA  ? 4
+                            : type == PNG_COLOR_TYPE_GRAY_ALPHA ? 2
+                                                                : 1;
+  const uint64_t row = static_cast<uint64_t>(info.width) * channels * std::clamp<uint64_t>(depth, 1, 16) / 8;
+  return static_cast<uint64_t>(info.height) * row / kMostPerByte;
+}
+
+}  // namespace
+
 std::variant<DecodedImage, Refusal> decode_png(std::span<const std::byte> bytes, const ImageRequest& request,
                                                std::vector<uint8_t>& pixels) {
   auto probed = probe_png(bytes);
   if (auto* refusal = std::get_if<Refusal>(&probed)) return std::move(*refusal);
   const ImageInfo info = std::get<ImageInfo>(probed);
   if (auto refusal = check_dimensions(info.width, info.height, request.max_pixels)) return *refusal;
+  const size_t row_bytes = static_cast<size_t>(info.width) * 3;
+  if (auto refusal = check_bytes(info, bytes.size(), least_png_bytes(bytes, info),
+                                 (row_bytes + sizeof(png_bytep)) * static_cast<size_t>(info.height)))
+    return *refusal;
   PngReader reader;
   if (!open_png(reader, bytes)) return Refusal{"the PNG decoder could not be started"};
   if (!read_png_header(reader) || !set_png_transforms(reader)) return refuse_png(reader);
 
-  const size_t row_bytes = static_cast<size_t>(info.width) * 3;
   pixels.resize(row_bytes * static_cast<size_t>(info.height));
   std::vector<png_bytep> rows(static_cast<size_t>(info.height));
   for (size_t y = 0; y < rows.size(); ++y) rows[y] = pixels.data() + y * row_bytes;

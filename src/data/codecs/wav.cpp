@@ -5,13 +5,16 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "data/codecs/audio_parts.h"
+#include "data/item_memory.h"
 
 namespace redline::data::codecs {
 
 namespace {
 
+constexpr int64_t kBlockBytes = int64_t{1} << 20;  // of a large file, read at once
 constexpr uint16_t kTagPcm = 1, kTagFloat = 3, kTagExtensible = 0xFFFE;
 
 struct WavLayout {
@@ -190,10 +193,12 @@ void mix_planes(const std::byte* data, int64_t frames, int32_t channels, float* 
   }
 }
 
+// Planes are `plane_frames` floats apart.
 template <class Load>
-void convert_wav(const std::byte* data, int64_t frames, int32_t channels, const AudioRequest& request, float* out) {
+void convert_wav(const std::byte* data, int64_t frames, int32_t channels, const AudioRequest& request, float* out,
+                 int64_t plane_frames) {
   if (!request.mono) {
-    for (int32_t c = 0; c < channels; ++c) convert_plane<Load>(data, frames, channels, c, out + c * frames);
+    for (int32_t c = 0; c < channels; ++c) convert_plane<Load>(data, frames, channels, c, out + c * plane_frames);
   } else if (channels > 1 && request.channel == kMixDown) {
     mix_planes<Load>(data, frames, channels, out);
   } else {
@@ -201,7 +206,7 @@ void convert_wav(const std::byte* data, int64_t frames, int32_t channels, const 
   }
 }
 
-using ConvertWav = void (*)(const std::byte*, int64_t, int32_t, const AudioRequest&, float*);
+using ConvertWav = void (*)(const std::byte*, int64_t, int32_t, const AudioRequest&, float*, int64_t);
 ConvertWav converter_of(const WavLayout& layout) {
   if (layout.is_float) return layout.bits == 32 ? convert_wav<LoadF32> : convert_wav<LoadF64>;
   switch (layout.bits) {
@@ -228,20 +233,36 @@ std::variant<AudioInfo, Refusal> probe_wav(std::span<const std::byte> head, uint
   return std::get<WavLayout>(parsed).info;
 }
 
-std::variant<DecodedAudio, Refusal> decode_wav(std::span<const std::byte> bytes, const AudioRequest& request,
-                                               const AllocatePlanes& allocate) {
-  auto parsed = parse_wav(bytes, bytes.size());
+std::variant<DecodedAudio, Refusal> decode_wav(const AudioInput& input, std::span<const std::byte> head,
+                                               const AudioRequest& request, const AllocatePlanes& allocate) {
+  auto parsed = parse_wav(head, input.size);
   if (auto* refusal = std::get_if<Refusal>(&parsed)) return std::move(*refusal);
   const WavLayout& layout = std::get<WavLayout>(parsed);
   auto chosen = choose_frames(layout.info, request);
   if (auto* refusal = std::get_if<Refusal>(&chosen)) return std::move(*refusal);
   const FrameRange range = std::get<FrameRange>(chosen);
 
+  if (!charge_memory(frames_bytes(layout.info, request, range.count))) return Refusal{too_large_text()};
   const int32_t channels = layout.info.channels;
   const int64_t frame_bytes = int64_t{channels} * (layout.bits / 8);
+  const ConvertWav convert = converter_of(layout);
   float* out = allocate(layout.info, request.mono ? 1 : channels, range.count);
-  const std::byte* data = bytes.data() + layout.data_offset + range.first * frame_bytes;
-  converter_of(layout)(data, range.count, channels, request, out);
+  if (input.file == nullptr) {
+    const std::byte* data = input.bytes.data() + layout.data_offset + range.first * frame_bytes;
+    convert(data, range.count, channels, request, out, range.count);
+    return DecodedAudio{layout.info, range.count};
+  }
+  const uint64_t begin =
+      input.offset + layout.data_offset + static_cast<uint64_t>(range.first) * static_cast<uint64_t>(frame_bytes);
+  const int64_t block = std::max<int64_t>(1, kBlockBytes / frame_bytes);
+  std::vector<std::byte> stored(static_cast<size_t>(std::min(block, range.count) * frame_bytes));
+  for (int64_t done = 0; done < range.count; done += block) {
+    const int64_t frames = std::min(block, range.count - done);
+    const auto piece = std::span(stored).first(static_cast<size_t>(frames * frame_bytes));
+    if (!input.file->read_at(begin + static_cast<uint64_t>(done * frame_bytes), piece))
+      return Refusal{"the file could not be read to its end; it became shorter or the disk fails"};
+    convert(piece.data(), frames, channels, request, out + done, range.count);
+  }
   return DecodedAudio{layout.info, range.count};
 }
 

@@ -14,11 +14,11 @@
 #include <exception>
 #include <mutex>
 #include <system_error>
-#include <thread>
 
 #include "core/check.h"
 #include "core/cores.h"
 #include "core/hash.h"
+#include "core/run_threads.h"
 #include "core/strings.h"
 
 namespace redline::train {
@@ -90,11 +90,7 @@ void for_each_block(uint64_t first, uint64_t last, int threads, Work work) {
       }
     }
   };
-  const int count = reading_threads(threads, last - first);
-  std::vector<std::thread> helpers;
-  for (int i = 1; i < count; ++i) helpers.emplace_back(run);
-  run();
-  for (std::thread& helper : helpers) helper.join();
+  run_threads(reading_threads(threads, last - first), run);
   if (failure) std::rethrow_exception(failure);
 }
 
