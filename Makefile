@@ -34,6 +34,7 @@ test: build      ## all tests that run within minutes
 	@cd $(BUILD) && ctest --output-on-failure -j$(JOBS)
 
 test-slow: build ## the long campaigns: kills, fuzzing, training curves, the build without unity batches
+	@ninja -C $(BUILD) -j$(JOBS) fuzz_with_torch
 	@cd $(BUILD) && REDLINE_SLOW=1 ctest --output-on-failure --timeout 7200
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-plain UNITY=0 build
 

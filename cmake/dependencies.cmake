@@ -37,7 +37,19 @@ find_package(CLI11 REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(PNG REQUIRED)
-find_package(simdjson REQUIRED)
+find_path(RAPIDJSON_INCLUDE rapidjson/reader.h REQUIRED)  # headers only
+add_library(redline_rapidjson INTERFACE)
+target_include_directories(redline_rapidjson SYSTEM INTERFACE ${RAPIDJSON_INCLUDE})
+find_path(XXHASH_INCLUDE xxhash.h REQUIRED)  # headers only: the hash is compiled in (XXH_INLINE_ALL)
+# libarrow exports an OpenSSL of its own, and the first of two libraries that define a name serves both. So ours is linked in
+# and kept out of the program's exported symbols (tests/python/test_symbols.py).
+find_library(CRYPTO_ARCHIVE libcrypto.a REQUIRED)
+find_path(CRYPTO_INCLUDE openssl/sha.h REQUIRED)
+add_library(redline_sha256 INTERFACE)
+target_include_directories(redline_sha256 SYSTEM INTERFACE ${CRYPTO_INCLUDE} ${XXHASH_INCLUDE})
+# Among the options and not the libraries: it must come before libarrow, or the linker takes libarrow's functions and leaves ours out.
+target_link_options(redline_sha256 INTERFACE -Wl,-u,SHA256_Init,-u,SHA256_Update,-u,SHA256_Final "${CRYPTO_ARCHIVE}"
+  -Wl,--exclude-libs,libcrypto.a)
 find_path(FLAC_INCLUDE FLAC/stream_decoder.h REQUIRED)
 find_library(FLAC_LIBRARY FLAC REQUIRED)
 add_library(redline_flac INTERFACE)

@@ -1,8 +1,15 @@
-// The public hashes: padding, streaming and the choice of inner loop at run time (hash_kernels.h).
+// The public hashes. CRC32C is ours (hash_crc32c.cpp), XXH3 and SHA-256 are xxHash's and OpenSSL's. OpenSSL's plain
+// functions and not its EVP layer: they take no memory, read no configuration file and are three times as quick on a
+// short text, and they pull a few small objects into the program instead of all of libcrypto.
+#define OPENSSL_SUPPRESS_DEPRECATED
+#define XXH_INLINE_ALL
 #include "core/hash.h"
 
-#include <algorithm>
-#include <cstring>
+#include <openssl/sha.h>
+#include <xxhash.h>
+
+#include <charconv>
+#include <type_traits>
 
 #include "core/hash_kernels.h"
 
@@ -21,26 +28,12 @@ std::string hex_text(std::span<const uint8_t> bytes) {
   return text;
 }
 
-void sha256_blocks(uint32_t state[8], const uint8_t* data, size_t blocks) {
-  static const bool fast = detail::has_sha_ni();
-  fast ? detail::sha256_blocks_sha_ni(state, data, blocks) : detail::sha256_blocks_plain(state, data, blocks);
+// The state of a running digest lives in the object, so that the header needs none of OpenSSL's.
+SHA256_CTX* context_of(std::array<uint64_t, 14>& state) {
+  static_assert(sizeof(SHA256_CTX) <= sizeof(state) && alignof(SHA256_CTX) <= alignof(uint64_t));
+  static_assert(std::is_trivially_copyable_v<SHA256_CTX>);
+  return reinterpret_cast<SHA256_CTX*>(state.data());
 }
-
-// One multiplication to 128 bits, folded: each half carries bits of both factors.
-uint64_t fold_product(uint64_t a, uint64_t b) {
-  __extension__ using Wide = unsigned __int128;
-  const Wide product = Wide{a} * b;
-  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-}
-
-uint64_t load_word(const std::byte* data, size_t size) {
-  uint64_t word = 0;
-  if (size > 0) std::memcpy(&word, data, size);
-  return word;
-}
-
-// Digits of pi (hexadecimal), forced odd so that no factor is even.
-constexpr uint64_t kPi[4] = {0x243F6A8885A308D3, 0x13198A2E03707345, 0xA4093822299F31D1, 0x082EFA98EC4E6C89};
 
 }  // namespace
 
@@ -51,39 +44,15 @@ uint32_t crc32c(std::span<const std::byte> bytes, uint32_t previous) {
   return ~(fast ? detail::crc32c_sse42(data, bytes.size(), state) : detail::crc32c_table(data, bytes.size(), state));
 }
 
-Sha256::Sha256()
-    : state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19} {}
+Sha256::Sha256() { SHA256_Init(context_of(state_)); }
 
-void Sha256::update(std::span<const std::byte> bytes) {
-  const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
-  size_t size = bytes.size();
-  total_ += size;
-  if (pending_size_ > 0) {
-    const size_t taken = std::min(size, pending_.size() - pending_size_);
-    std::copy_n(data, taken, pending_.begin() + static_cast<ptrdiff_t>(pending_size_));
-    pending_size_ += taken;
-    data += taken;
-    size -= taken;
-    if (pending_size_ < pending_.size()) return;
-    sha256_blocks(state_.data(), pending_.data(), 1);
-    pending_size_ = 0;
-  }
-  sha256_blocks(state_.data(), data, size / 64);
-  pending_size_ = size % 64;
-  std::copy_n(data + (size - pending_size_), pending_size_, pending_.begin());
-}
+void Sha256::update(std::span<const std::byte> bytes) { SHA256_Update(context_of(state_), bytes.data(), bytes.size()); }
 
 void Sha256::update(std::string_view text) { update(std::as_bytes(std::span(text.data(), text.size()))); }
 
 std::array<uint8_t, 32> Sha256::finish() {
-  const uint64_t bits = total_ * 8;
-  std::array<std::byte, 72> padding{};
-  padding[0] = std::byte{0x80};
-  const size_t zeros = (pending_size_ < 56 ? 56 : 120) - pending_size_;
-  for (size_t i = 0; i < 8; ++i) padding[zeros + i] = static_cast<std::byte>(bits >> (56 - 8 * i));
-  update(std::span(padding).first(zeros + 8));
   std::array<uint8_t, 32> digest{};
-  for (size_t i = 0; i < 32; ++i) digest[i] = static_cast<uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));
+  SHA256_Final(digest.data(), context_of(state_));
   return digest;
 }
 
@@ -97,17 +66,7 @@ std::string sha256_hex(std::span<const std::byte> bytes) {
 std::string sha256_hex(std::string_view text) { return sha256_hex(std::as_bytes(std::span(text))); }
 
 uint64_t hash64(std::span<const std::byte> bytes, uint64_t seed) {
-  const std::byte* data = bytes.data();
-  size_t size = bytes.size();
-  uint64_t a = seed ^ kPi[0], b = fold_product(seed ^ kPi[1], kPi[2]);
-  for (; size > 16; size -= 16, data += 16) {
-    a = fold_product(load_word(data, 8) ^ kPi[1], load_word(data + 8, 8) ^ a);
-    b = fold_product(b ^ a, kPi[3]) + kPi[0];
-  }
-  const uint64_t first = load_word(data, std::min<size_t>(size, 8));
-  const uint64_t second = size > 8 ? load_word(data + 8, size - 8) : 0;
-  a = fold_product(first ^ kPi[2] ^ b, second ^ a ^ bytes.size());
-  return fold_product(a ^ kPi[3] ^ bytes.size(), b ^ a ^ kPi[1]);
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
 }
 
 uint64_t hash64(std::string_view text, uint64_t seed) {
@@ -118,6 +77,23 @@ std::string hex64(uint64_t value) {
   std::array<uint8_t, 8> bytes{};
   for (size_t i = 0; i < 8; ++i) bytes[i] = static_cast<uint8_t>(value >> (56 - 8 * i));
   return hex_text(bytes);
+}
+
+namespace {
+
+constexpr std::string_view kIdentityPrefix = "xxh3:";
+
+}  // namespace
+
+std::string identity_text(uint64_t hash) { return std::string(kIdentityPrefix) + hex64(hash); }
+
+std::optional<uint64_t> identity_of_text(std::string_view text) {
+  if (!text.starts_with(kIdentityPrefix)) return std::nullopt;
+  text.remove_prefix(kIdentityPrefix.size());
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (text.size() != 16 || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
 }
 
 }  // namespace redline

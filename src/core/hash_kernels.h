@@ -1,4 +1,4 @@
-// The interchangeable inner loops of hash.cpp, visible so that tests can hold each against the plain one.
+// The interchangeable inner loops of CRC32C, visible so that tests can hold each against the plain one.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,5 @@ namespace redline::detail {
 uint32_t crc32c_table(const uint8_t* data, size_t size, uint32_t state);
 uint32_t crc32c_sse42(const uint8_t* data, size_t size, uint32_t state);  // only when has_sse42()
 bool has_sse42();
-
-void sha256_blocks_plain(uint32_t state[8], const uint8_t* data, size_t blocks);
-void sha256_blocks_sha_ni(uint32_t state[8], const uint8_t* data, size_t blocks);  // only when has_sha_ni()
-bool has_sha_ni();
-
-extern const uint32_t kSha256Round[64];
 
 }  // namespace redline::detail

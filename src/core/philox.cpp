@@ -3,7 +3,9 @@
 // share a stream with probability 2^-128 per pair, not 2^-64.
 #include "core/philox.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numbers>
 
 #include "core/check.h"
@@ -38,6 +40,37 @@ PhiloxBlock philox4x32_10(PhiloxBlock counter, PhiloxKey key) {
 }
 
 uint64_t mix_key(uint64_t a, uint64_t b) { return splitmix_finalise((splitmix_finalise(a + kGolden) ^ b) + kGolden); }
+
+namespace {
+
+// One multiplication to 128 bits, folded: each half carries bits of both factors.
+uint64_t fold_product(uint64_t a, uint64_t b) {
+  __extension__ using Wide = unsigned __int128;
+  const Wide product = Wide{a} * b;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+// Up to eight characters from a place on, the first in the lowest byte.
+uint64_t name_word(std::string_view name, size_t at) {
+  uint64_t word = 0;
+  if (at < name.size()) std::memcpy(&word, name.data() + at, std::min<size_t>(name.size() - at, 8));
+  return word;
+}
+
+}  // namespace
+
+uint64_t name_key(std::string_view name) {
+  // Digits of pi (hexadecimal), forced odd so that no factor is even.
+  constexpr uint64_t kPi[4] = {0x243F6A8885A308D3, 0x13198A2E03707345, 0xA4093822299F31D1, 0x082EFA98EC4E6C89};
+  uint64_t a = kPi[0], b = fold_product(kPi[1], kPi[2]);
+  size_t at = 0;
+  for (; name.size() - at > 16; at += 16) {
+    a = fold_product(name_word(name, at) ^ kPi[1], name_word(name, at + 8) ^ a);
+    b = fold_product(b ^ a, kPi[3]) + kPi[0];
+  }
+  a = fold_product(name_word(name, at) ^ kPi[2] ^ b, name_word(name, at + 8) ^ a ^ name.size());
+  return fold_product(a ^ kPi[3] ^ name.size(), b ^ a ^ kPi[1]);
+}
 
 KeyedStream::KeyedStream(uint64_t seed, uint64_t epoch, uint64_t sample, uint64_t operation) {
   const uint64_t key = mix_key(mix_key(seed, epoch), operation);

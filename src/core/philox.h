@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace redline {
 
@@ -17,6 +18,10 @@ PhiloxBlock philox4x32_10(PhiloxBlock counter, PhiloxKey key);
 
 // Mixes the parts of an identity into a 64-bit key (SplitMix64 finaliser over a running state; order matters).
 uint64_t mix_key(uint64_t a, uint64_t b);
+
+// The key of an operation that is known by its name. Frozen: another value here would be another dropout mask, so other
+// losses and a resumed run that leaves its path. That is why it is not hash64, which may change with a format version.
+uint64_t name_key(std::string_view name);
 
 // A stream of draws for one (seed, epoch, sample, operation). Cheap to construct; copy freely; not shared between
 // threads.

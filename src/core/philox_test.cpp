@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <set>
+#include <string>
 
 #include "core/error.h"
 
@@ -28,6 +29,14 @@ TEST(Philox, MixKeyDependsOnOrderAndOnEveryBit) {
     seen.insert(mix_key(7, uint64_t{1} << bit));
   }
   EXPECT_EQ(seen.size(), 128u);
+}
+
+// These values are in every run's dropout masks; a change here changes every loss.
+TEST(Philox, KeysOfNamesAreFrozen) {
+  EXPECT_EQ(name_key(""), 0x87649c0d2443edcbu);
+  EXPECT_EQ(name_key("redline"), 0x7db3d2d769c8e896u);
+  EXPECT_EQ(name_key(std::string(1000, 'x')), 0x85abc17873ffbe89u);
+  EXPECT_NE(name_key("abcdefghijklmnopABCDEFGHIJKLMNOP"), name_key("ABCDEFGHIJKLMNOPabcdefghijklmnop"));
 }
 
 TEST(KeyedStream, SameIdentitySameDrawsOtherIdentityOthers) {

@@ -9,14 +9,14 @@ list(APPEND DATA_TESTS ${DATA_CORE_TESTS}
 
 # The worker core once more, with ThreadSanitizer: from sources, since a sanitizer must see every access.
 if(REDLINE_SANITIZE_TESTS)
-  set(DATA_TSAN_CORE check file_ops hash hash_crc32c hash_sha256 log philox quantities strings time)
+  set(DATA_TSAN_CORE check file_ops hash hash_crc32c log philox quantities strings time)
   list(TRANSFORM DATA_TSAN_CORE PREPEND "${CMAKE_SOURCE_DIR}/src/core/")
   list(TRANSFORM DATA_TSAN_CORE APPEND ".cpp")
   set(DATA_TSAN_MEASURE faults phases spans stage_clock)
   list(TRANSFORM DATA_TSAN_MEASURE PREPEND "${CMAKE_SOURCE_DIR}/src/measure/")
   list(TRANSFORM DATA_TSAN_MEASURE APPEND ".cpp")
   add_executable(data_tsan worker_core_tsan.cpp array.cpp ${DATA_CORE_SOURCES} ${DATA_TSAN_CORE} ${DATA_TSAN_MEASURE})
-  target_link_libraries(data_tsan PRIVATE redline_flags redline_fmt nlohmann_json::nlohmann_json Threads::Threads)
+  target_link_libraries(data_tsan PRIVATE redline_flags redline_fmt redline_sha256 nlohmann_json::nlohmann_json Threads::Threads)
   target_compile_options(data_tsan PRIVATE -fsanitize=thread -O1 -g1 -Wno-tsan)
   target_link_options(data_tsan PRIVATE -fsanitize=thread)
   add_test(NAME data_tsan COMMAND data_tsan)

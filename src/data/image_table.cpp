@@ -152,26 +152,24 @@ ImageTable ImageTable::parse_csv(std::string_view text, const std::string& name)
 ImageTable ImageTable::parse_json_lines(std::string_view text, const std::string& name) {
   ImageTable table;
   std::vector<std::string> labels;
-  for_each_json_line(text, [&](simdjson::dom::parser& parser, std::string_view row, int line) {
-    simdjson::dom::object object;
-    if (parser.parse(row.data(), row.size(), false).get(object) != simdjson::SUCCESS)
-      table_error(name, line, "not a JSON object.");
-    std::string_view file, label_text;
-    std::string label;
-    for (const auto& [key, value] : object) {
-      int64_t number = 0;
-      if (names_a_file(key) && value.get(file) != simdjson::SUCCESS)
-        table_error(name, line, "the path must be a string.");
-      if (!names_a_label(key)) continue;
-      if (value.get(number) == simdjson::SUCCESS)
-        label = std::to_string(number);
-      else if (value.get(label_text) == simdjson::SUCCESS)
-        label = std::string(label_text);
+  for_each_json_line(text, [&](JsonObjectParser& parser, std::string_view row, int line) {
+    std::string file, label;
+    const auto problem = parser.parse(row, [&](std::string_view key, const JsonValue& value) {
+      if (names_a_file(key)) {
+        if (!value.string()) table_error(name, line, "the path must be a string.");
+        file = *value.string();
+      }
+      if (!names_a_label(key)) return;
+      if (const auto number = value.whole_number())
+        label = std::to_string(*number);
+      else if (const auto text_label = value.string())
+        label = *text_label;
       else
         table_error(name, line, "the label must be a whole number or a name.");
-    }
+    });
+    if (problem) table_error(name, line, *problem);
     if (file.empty() || label.empty()) table_error(name, line, "'path' or 'label' is missing.");
-    table.entries.push_back({std::string(file), -1, line});
+    table.entries.push_back({std::move(file), -1, line});
     labels.push_back(std::move(label));
   });
   if (table.entries.empty()) throw DataError("The table " + printable(name) + " has no rows.");

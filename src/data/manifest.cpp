@@ -25,46 +25,42 @@ struct Place {
   }
 };
 
-double seconds_of(const simdjson::dom::element& value, const char* key, const Place& place) {
-  double seconds = 0;
+double seconds_of(const JsonValue& value, const char* key, const Place& place) {
   if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
-  if (value.get(seconds) != simdjson::SUCCESS) place.fail(std::string(key) + " must be a number of seconds.");
-  if (!(seconds >= 0.0 && seconds <= kMaxSeconds))
-    place.fail(std::string(key) + " is " + format_double(seconds) + "; expected 0 seconds or more.");
-  return seconds;
+  const auto seconds = value.number();
+  if (!seconds) place.fail(std::string(key) + " must be a number of seconds.");
+  if (!(*seconds >= 0.0 && *seconds <= kMaxSeconds))
+    place.fail(std::string(key) + " is " + format_double(*seconds) + "; expected 0 seconds or more.");
+  return *seconds;
 }
 
 struct Line {
-  std::string_view file;
+  std::string file;
   double duration = std::numeric_limits<double>::quiet_NaN(), offset = 0.0;
   int64_t shard = -1;
 };
 
-Line read_line(simdjson::dom::parser& parser, std::string_view text, const Place& place) {
+Line read_line(JsonObjectParser& parser, std::string_view text, const Place& place) {
   if (text.size() > kMaxLineBytes)
     place.fail("the line has " + std::to_string(text.size()) + " bytes; at most 16 MiB are read. Is it a manifest?");
-  simdjson::dom::object object;
-  const auto error = parser.parse(text.data(), text.size(), false).get(object);
-  if (error == simdjson::INCORRECT_TYPE) place.fail("expected a JSON object in braces.");
-  if (error != simdjson::SUCCESS) place.fail(std::string("not valid JSON: ") + simdjson::error_message(error));
   Line line;
-  for (const auto& [key, value] : object) {
+  const auto problem = parser.parse(text, [&](std::string_view key, const JsonValue& value) {
     if (key == "audio_filepath" || (key == "audio_filename" && line.file.empty())) {
-      if (value.get(line.file) != simdjson::SUCCESS)
-        place.fail("audio_filepath must be one file name (lists of channels are not supported).");
+      if (!value.string()) place.fail("audio_filepath must be one file name (lists of channels are not supported).");
+      line.file = *value.string();
     } else if (key == "duration") {
       line.duration = seconds_of(value, "duration", place);
     } else if (key == "offset") {
       line.offset = seconds_of(value, "offset", place);
       if (std::isnan(line.offset)) line.offset = 0.0;
     } else if (key == "shard_id" && !value.is_null()) {
-      if (value.get(line.shard) != simdjson::SUCCESS || line.shard < 0 || line.shard > INT32_MAX) {
-        place.fail("shard_id must be a whole number, 0 or more.");
-      }
+      line.shard = value.whole_number().value_or(-1);
+      if (line.shard < 0 || line.shard > INT32_MAX) place.fail("shard_id must be a whole number, 0 or more.");
     }
-  }
+  });
+  if (problem) place.fail(*problem);
   if (line.file.empty()) place.fail("there is no audio_filepath.");
-  if (line.file.find('\0') != std::string_view::npos) place.fail("audio_filepath holds a zero byte.");
+  if (line.file.find('\0') != std::string::npos) place.fail("audio_filepath holds a zero byte.");
   return line;
 }
 
@@ -75,7 +71,7 @@ Manifest Manifest::parse(std::string_view text, const std::string& name) {
   manifest.name_ = name;
   manifest.fingerprint_ = hash64(text);
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  for_each_json_line(text, [&](simdjson::dom::parser& parser, std::string_view row, int line) {
+  for_each_json_line(text, [&](JsonObjectParser& parser, std::string_view row, int line) {
     const Line read = read_line(parser, row, Place{name, line});
     manifest.entries_.push_back({manifest.names_.size(), read.duration, read.offset,
                                  static_cast<uint32_t>(read.file.size()), static_cast<int32_t>(read.shard), line});

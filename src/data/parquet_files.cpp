@@ -329,12 +329,25 @@ void ParquetFiles::choose_columns(const std::vector<std::string>& wanted) {
   }
 }
 
+namespace {
+
+// The footer's word on a column of a row group; parts of it are read, and may be refused, only here.
+std::unique_ptr<parquet::ColumnChunkMetaData> chunk_of(const ParquetFiles::File& file, int32_t group, int leaf) {
+  try {
+    return file.metadata->RowGroup(group)->ColumnChunk(leaf);
+  } catch (const parquet::ParquetException& error) {
+    throw DataError("The footer of '" + printable(file.path.string()) + "' is damaged (" + printable(error.what()) +
+                    "). Make or fetch the file again.");
+  }
+}
+
+}  // namespace
+
 uint64_t ParquetFiles::decoded_bytes(const ParquetRowGroup& group, bool widen_integers) const {
   const auto& file = files_[static_cast<size_t>(group.file)];
   uint64_t bytes = 0;
   for (const auto& column : columns_) {
-    const int64_t values =
-        file.metadata->RowGroup(group.group)->ColumnChunk(column.leaf[static_cast<size_t>(group.file)])->num_values();
+    const int64_t values = chunk_of(file, group.group, column.leaf[static_cast<size_t>(group.file)])->num_values();
     const bool wide = (widen_integers && column.kind.dtype == Dtype::I32) || column.kind.is_unsigned32;
     bytes += static_cast<uint64_t>(std::max<int64_t>(values, 0)) * (wide ? 8 : dtype_size(column.kind.dtype));
     if (column.kind.is_list) bytes += static_cast<uint64_t>(group.num_rows) * sizeof(uint32_t);
@@ -355,10 +368,11 @@ uint64_t ParquetFiles::peak_bytes(const ParquetRowGroup& group, bool widen_integ
 }
 
 uint64_t ParquetFiles::stored_bytes(const ParquetRowGroup& group) const {
-  const auto row_group = files_[static_cast<size_t>(group.file)].metadata->RowGroup(group.group);
+  const auto& file = files_[static_cast<size_t>(group.file)];
   uint64_t bytes = 0;
   for (const auto& column : columns_) {
-    const int64_t size = row_group->ColumnChunk(column.leaf[static_cast<size_t>(group.file)])->total_compressed_size();
+    const int64_t size =
+        chunk_of(file, group.group, column.leaf[static_cast<size_t>(group.file)])->total_compressed_size();
     bytes += static_cast<uint64_t>(std::max<int64_t>(size, 0));
   }
   return bytes;

@@ -1,7 +1,5 @@
 #include "data/web_dataset_source.h"
 
-#include <simdjson.h>
-
 #include <array>
 
 #include "core/error.h"
@@ -9,6 +7,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "data/item_memory.h"
+#include "data/json_lines.h"
 
 namespace redline::data {
 
@@ -84,17 +83,16 @@ WebDatasetSource::Meta WebDatasetSource::read_meta(const Item& item) const {
   };
   if (item.label != UINT32_MAX) meta.label = parse_int(trim(text(item.label)));
   if (item.json != UINT32_MAX) {
-    thread_local simdjson::dom::parser parser;
-    simdjson::dom::object object;
-    const std::string_view json = text(item.json);
-    if (parser.parse(json.data(), json.size()).get(object) == simdjson::SUCCESS) {
-      for (const auto& [key, value] : object) {
-        double seconds = 0;
-        int64_t label = 0;
-        if (key == "duration" && value.get(seconds) == simdjson::SUCCESS && seconds >= 0.0) meta.duration = seconds;
-        if ((key == "label" || key == "cls") && !meta.label && value.get(label) == simdjson::SUCCESS)
-          meta.label = label;
-      }
+    thread_local JsonObjectParser parser;
+    Meta read;
+    const auto problem = parser.parse(text(item.json), [&](std::string_view key, const JsonValue& value) {
+      if (const auto seconds = value.number(); key == "duration" && seconds && *seconds >= 0.0)
+        read.duration = *seconds;
+      if ((key == "label" || key == "cls") && !read.label) read.label = value.whole_number();
+    });
+    if (!problem) {
+      if (read.duration) meta.duration = read.duration;
+      if (!meta.label) meta.label = read.label;
     }
   }
   return meta;

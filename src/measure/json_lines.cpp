@@ -6,16 +6,16 @@
 
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "measure/strict_json.h"
 
 namespace redline::measure {
 namespace {
 
-using Json = nlohmann::json;
+using Json = StrictJson;
 constexpr size_t kLongestLine = size_t{1} << 20;
 
 std::string json_number(double value) {
@@ -98,7 +98,7 @@ std::optional<Event> parse_event_line(std::string_view line) {
 
 void check_format(std::string_view line, const char* format, const std::string& name) {
   const Json json = Json::parse(line, nullptr, false);
-  const bool ours = json.is_object() && json.value("format", "") == format;
+  const bool ours = json.is_object() && json.value("format", Json()) == format;
   if (!ours) throw DataError("'" + printable(name) + "' does not begin with the line of a " + format + " file.");
   const Json version = json.value("version", Json());
   if (version != kRunRecordVersion) {

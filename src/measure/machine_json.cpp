@@ -1,15 +1,14 @@
 // One list of fields serves writing and reading.
 #include "measure/machine_json.h"
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "core/strings.h"
+#include "measure/strict_json.h"
 
 namespace redline::measure {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
+using OrderedJson = StrictOrderedJson;
 
 template <class Facts, class Visit>
 void visit_machine(Facts& facts, Visit visit) {

@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include "core/check.h"
-#include "core/hash.h"
+#include "core/philox.h"
 #include "task/keyed_dropout.h"
 #include "task/keyed_random.h"
 
@@ -88,7 +88,7 @@ torch::Tensor Context::normal(std::vector<int64_t> shape, std::string_view opera
 }
 
 KeyedStream Context::stream(int64_t sample, std::string_view operation) const {
-  return {seed_, static_cast<uint64_t>(step_), static_cast<uint64_t>(sample), hash64(operation)};
+  return {seed_, static_cast<uint64_t>(step_), static_cast<uint64_t>(sample), name_key(operation)};
 }
 
 }  // namespace redline::task

@@ -10,13 +10,13 @@
 #include <cstring>
 
 #include "core/check.h"
-#include "core/hash.h"
+#include "core/philox.h"
 #include "task/philox_avx2.h"
 
 namespace redline::task {
 
 PhiloxKey operation_key(uint64_t seed, int64_t step, std::string_view operation) {
-  const uint64_t key = mix_key(mix_key(seed, static_cast<uint64_t>(step)), hash64(operation));
+  const uint64_t key = mix_key(mix_key(seed, static_cast<uint64_t>(step)), name_key(operation));
   return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
 }
 

@@ -11,15 +11,3 @@ list(APPEND TRAIN_TESTS
 
 set_source_files_properties(convert.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
   COMPILE_DEFINITIONS "REDLINE_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\"")
-
-# Parsers of files we do not trust, under AddressSanitizer and UBSan; the sources are compiled again, without torch.
-if(REDLINE_SANITIZE_TESTS)
-  add_executable(train_fuzz safetensors_fuzz.cpp safetensors_header.cpp safetensors_header_text.cpp checkpoint/block_reader.cpp
-    ../core/check.cpp ../core/cores.cpp ../core/hash.cpp ../core/hash_crc32c.cpp ../core/hash_sha256.cpp ../core/philox.cpp ../core/quantities.cpp
-    ../core/strings.cpp)
-  target_compile_options(train_fuzz PRIVATE -fsanitize=address,undefined -fno-sanitize-recover=all -g -O1)
-  target_link_options(train_fuzz PRIVATE -fsanitize=address,undefined)
-  target_link_libraries(train_fuzz PRIVATE redline_flags Threads::Threads)
-  add_test(NAME train_fuzz COMMAND train_fuzz)
-  set_tests_properties(train_fuzz PROPERTIES TIMEOUT 900)
-endif()

@@ -24,7 +24,7 @@ Array gradient_picture(int32_t height, int32_t width) {
   return image;
 }
 
-bool decode_all_ways(std::span<const std::byte> bytes) {
+bool decode_picture_all_ways(std::span<const std::byte> bytes) {
   const auto info = probe_image(bytes, "fuzz");
   ImageRequest request;
   request.max_pixels = kMaxPixels;
@@ -55,27 +55,16 @@ bool decode_all_ways(std::span<const std::byte> bytes) {
   return accepted;
 }
 
-std::string fixture(const char* name) {
-  std::string text;
-  if (std::FILE* file = std::fopen((std::string(REDLINE_FIXTURES) + "/images/" + name).c_str(), "rb")) {
-    char buffer[4096];
-    for (size_t got = 0; (got = std::fread(buffer, 1, sizeof(buffer), file)) > 0;) text.append(buffer, got);
-    std::fclose(file);
-  }
-  require(!text.empty(), "the fixture is there");
-  return text;
-}
-
 std::vector<std::string> jpeg_seeds() {
   const Array picture = gradient_picture(33, 47);
-  return {encode_jpeg(rgb_view(picture)), encode_jpeg(rgb_view(picture), 60, false), fixture("progressive.jpg"),
-          fixture("gray.jpg"), fixture("cmyk.jpg")};
+  return {encode_jpeg(rgb_view(picture)), encode_jpeg(rgb_view(picture), 60, false), fixture("images/progressive.jpg"),
+          fixture("images/gray.jpg"), fixture("images/cmyk.jpg")};
 }
 
 std::vector<std::string> png_seeds() {
   const Array picture = gradient_picture(29, 35);
-  return {encode_png(rgb_view(picture)), fixture("palette.png"), fixture("bilevel.png"), fixture("alpha.png"),
-          fixture("gray.png")};
+  return {encode_png(rgb_view(picture)), fixture("images/palette.png"), fixture("images/bilevel.png"),
+          fixture("images/alpha.png"), fixture("images/gray.png")};
 }
 
 // Chunk checksums right again, as far as the chunks still make sense.
@@ -99,7 +88,7 @@ void repair_png(std::string& bytes) {
 }  // namespace
 
 std::vector<Target> image_targets() {
-  return {{"jpeg", decode_all_ways, jpeg_seeds, {}}, {"png", decode_all_ways, png_seeds, repair_png}};
+  return {{"jpeg", decode_picture_all_ways, jpeg_seeds, {}}, {"png", decode_picture_all_ways, png_seeds, repair_png}};
 }
 
 }  // namespace redline::fuzz

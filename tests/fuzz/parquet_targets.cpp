@@ -1,9 +1,9 @@
-#include <sys/mman.h>
-#include <unistd.h>
+#include <algorithm>
 
 #include "core/error.h"
 #include "data/parquet_files.h"
 #include "data/parquet_levels.h"
+#include "data/parquet_source.h"
 #include "target.h"
 
 namespace redline::fuzz {
@@ -12,49 +12,61 @@ namespace {
 
 using namespace redline::data;
 
-std::string parquet_fixture(const std::string& name) {
-  std::string text;
-  if (std::FILE* file = std::fopen((std::string(REDLINE_FIXTURES) + "/parquet/" + name + ".parquet").c_str(), "rb")) {
-    char buffer[4096];
-    for (size_t got = 0; (got = std::fread(buffer, 1, sizeof(buffer), file)) > 0;) text.append(buffer, got);
-    std::fclose(file);
+constexpr int64_t kMostRowsRead = 512;
+
+// Each column of each row group, and the lengths alone.
+void check_groups(const std::string& path) {
+  const ParquetFiles files(path, {}, {.max_column_bytes = uint64_t{64} << 20, .max_page_bytes = uint64_t{64} << 20});
+  for (const auto& group : files.row_groups()) {
+    try {
+      const auto columns = files.decode(group, true);
+      for (size_t c = 0; c < columns.size(); ++c) {
+        const auto& column = columns[c];
+        const size_t rows = column.is_list ? column.offsets.size() - 1 : static_cast<size_t>(column.values.numel());
+        require(static_cast<int64_t>(rows) == group.num_rows, "a column has as many rows as its group");
+        require(column.problems.empty() || column.problems.size() == rows, "problems belong to rows");
+        if (!column.is_list) continue;
+        require(column.offsets.back() == static_cast<uint64_t>(column.values.numel()), "offsets end where values end");
+        const auto lengths = files.decode_lengths(group, c);
+        for (size_t r = 0; r < rows; ++r)
+          require(lengths[r] == column.offsets[r + 1] - column.offsets[r], "lengths agree with offsets");
+      }
+    } catch (const DataError&) {
+    }
   }
-  require(!text.empty(), "the fixture is there");
-  return text;
 }
 
-// The whole way: a file in memory, its footer, every row group, and the lengths.
-bool read_parquet(std::span<const std::byte> bytes) {
-  const int fd = ::memfd_create("fuzz.parquet", MFD_CLOEXEC);
-  require(fd >= 0 && ::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()),
-          "a file in memory can be made");
+// The way a job goes: lengths of all rows for the plan, then rows as samples. Accepted when one row is.
+bool read_rows(const std::string& path) {
+  static measure::StageClock clock{1};
+  ParquetOptions options;
+  options.path = path;
+  options.max_buffer_bytes = uint64_t{16} << 20;
+  options.cache_lengths = false;
+  const ParquetSource source(options);
   bool accepted = false;
+  for (int64_t row = 0; row < std::min(source.size(), kMostRowsRead); ++row) {
+    const double length = source.length(row);
+    const auto result = source.read(row, clock.slot(0));
+    const auto* sample = std::get_if<Sample>(&result);
+    if (sample == nullptr) continue;
+    require(length >= 1, "a row that can be read has a length");
+    accepted = true;
+  }
+  return accepted;
+}
+
+bool read_parquet(std::span<const std::byte> bytes) {
+  const MemoryFile file(text_of(bytes));
   try {
-    const ParquetFiles files("/proc/self/fd/" + std::to_string(fd), {},
-                             {.max_column_bytes = uint64_t{64} << 20, .max_page_bytes = uint64_t{64} << 20});
-    for (const auto& group : files.row_groups()) {
-      try {
-        const auto columns = files.decode(group, true);
-        for (size_t c = 0; c < columns.size(); ++c) {
-          const auto& column = columns[c];
-          const size_t rows = column.is_list ? column.offsets.size() - 1 : static_cast<size_t>(column.values.numel());
-          require(static_cast<int64_t>(rows) == group.num_rows, "a column has as many rows as its group");
-          require(column.problems.empty() || column.problems.size() == rows, "problems belong to rows");
-          if (!column.is_list) continue;
-          require(column.offsets.back() == static_cast<uint64_t>(column.values.numel()),
-                  "offsets end where values end");
-          const auto lengths = files.decode_lengths(group, c);
-          for (size_t r = 0; r < rows; ++r)
-            require(lengths[r] == column.offsets[r + 1] - column.offsets[r], "lengths agree with offsets");
-        }
-        accepted = true;
-      } catch (const DataError&) {
-      }
-    }
+    check_groups(file.path());
   } catch (const DataError&) {
   }
-  ::close(fd);
-  return accepted;
+  try {
+    return read_rows(file.path());
+  } catch (const DataError&) {
+    return false;
+  }
 }
 
 bool read_levels(std::span<const std::byte> bytes) {
@@ -90,7 +102,7 @@ std::vector<Target> parquet_targets() {
   const auto seeds = [] {
     std::vector<std::string> files;
     for (const char* name : {"tiny_plain", "tiny_dictionary", "tiny_v2", "tiny_nulls", "tiny_delta"})
-      files.push_back(parquet_fixture(name));
+      files.push_back(fixture(std::string("parquet/") + name + ".parquet"));
     return files;
   };
   return {{"parquet", read_parquet, seeds, {}}, {"parquet_levels", read_levels, level_seeds, {}}};

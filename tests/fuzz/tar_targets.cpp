@@ -1,9 +1,16 @@
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/string_file.h"
+#include "data/codecs/audio_writer.h"
+#include "data/codecs/image.h"
+#include "data/codecs/image_writer.h"
 #include "data/tar_index.h"
 #include "data/tar_writer.h"
+#include "data/web_dataset_source.h"
 #include "target.h"
 
 namespace redline::fuzz {
@@ -15,16 +22,47 @@ using namespace redline::data;
 std::string sample_tar() {
   std::string out;
   TarWriter writer(std::make_unique<StringFile>(&out));
-  const auto add = [&](const std::string& name, size_t size) {
-    const std::string content(size, 'x');
+  const auto add = [&](const std::string& name, const std::string& content) {
     writer.add(name, std::as_bytes(std::span(content)));
   };
-  add("a.wav", 700);
-  add(std::string(180, 'n') + ".flac", 20);
-  add("dir/b.json", 0);
-  add("dir/b.jpg", 513);
+  const std::vector<float> quiet(100, 0.25f);
+  Array picture = Array::zeros(Dtype::U8, {3, 4, 3});
+  add("a.wav", encode_wav(quiet, 8000, 1, {WavEncoding::Pcm16, false}));
+  add("a.json", "{\"duration\": 0.0125, \"label\": 3}");
+  add(std::string(180, 'n') + ".flac", encode_flac(quiet, 16000));
+  add("dir/b.cls", "7");
+  add("dir/b.png", encode_png(rgb_view(picture)));
+  add("dir/empty.json", "");
   writer.finish();
   return out.substr(0, out.size() - 4096);
+}
+
+// Members as samples: grouped by stem, read and decoded as audio and as pictures. Accepted when one was.
+bool read_samples(std::span<const std::byte> bytes) {
+  static measure::StageClock clock{1};
+  const MemoryFile file(text_of(bytes));
+  bool accepted = false;
+  for (const WebKind kind : {WebKind::Audio, WebKind::Images}) {
+    try {
+      const WebDatasetSource source({file.path()}, kind);
+      for (int64_t i = 0; i < std::min<int64_t>(source.size(), 64); ++i) {
+        require(source.length(i) >= 0 || std::isnan(source.length(i)), "lengths are numbers");
+        const auto result = source.read(i, clock.slot(0));
+        const auto* sample = std::get_if<Sample>(&result);
+        if (sample == nullptr) continue;
+        accepted = true;
+        if (const Array* stored = sample->find("image_bytes")) {
+          ImageRequest request;
+          request.max_pixels = 1 << 16;
+          request.resize = ResizeRequest{.width = 8, .height = 8};
+          std::vector<float> row(3 * 8 * 8);
+          decode_image_normalized(std::as_bytes(stored->as<uint8_t>()), "fuzz", request, {}, row);
+        }
+      }
+    } catch (const DataError&) {
+    }
+  }
+  return accepted;
 }
 
 bool scan_tar(std::span<const std::byte> bytes) {
@@ -45,10 +83,10 @@ bool scan_tar(std::span<const std::byte> bytes) {
       require(!sample.parts.empty() && !sample.key.empty(), "groups have members");
     const auto again = TarIndex::deserialize(index.serialize(bytes.size(), 7), bytes.size(), 7);
     require(again && again->fingerprint() == index.fingerprint(), "an index survives being stored");
-    return true;
   } catch (const DataError&) {
     return false;
   }
+  return read_samples(bytes);
 }
 
 // Header checksums right again wherever a block looks like a header.
@@ -87,11 +125,21 @@ bool load_index(std::span<const std::byte> bytes) {
   return true;
 }
 
+// Magic (20 bytes), the head with its checksum, then entries and names, all under the checksum.
+void repair_index(std::string& bytes) {
+  constexpr size_t kHead = 20, kSum = kHead + 32, kBody = kHead + 40;
+  if (bytes.size() < kBody) return;
+  std::memset(bytes.data() + kSum, 0, 4);
+  const auto all = std::as_bytes(std::span(bytes));
+  const uint32_t sum = crc32c(all.subspan(kBody), crc32c(all.subspan(kHead, 40)));
+  std::memcpy(bytes.data() + kSum, &sum, 4);
+}
+
 }  // namespace
 
 std::vector<Target> tar_targets() {
   return {{"tar", scan_tar, [] { return std::vector<std::string>{sample_tar()}; }, repair_tar},
-          {"tar_side_file", load_index, [] { return std::vector<std::string>{sample_index()}; }, {}}};
+          {"tar_side_file", load_index, [] { return std::vector<std::string>{sample_index()}; }, repair_index}};
 }
 
 }  // namespace redline::fuzz

@@ -11,13 +11,9 @@ namespace {
 
 using namespace redline::data;
 
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 bool read_manifest(std::span<const std::byte> bytes) {
   try {
-    const Manifest manifest = Manifest::parse(text_of(bytes), "fuzz.json");
+    const data::Manifest manifest = data::Manifest::parse(text_of(bytes), "fuzz.json");
     require(manifest.size() > 0, "an accepted manifest has entries");
     for (size_t i = 0; i < manifest.size(); ++i) {
       require(!manifest.file(i).empty(), "every entry names a file");

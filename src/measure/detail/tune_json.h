@@ -1,17 +1,17 @@
 // Shared by the JSON of ledger, certificate and tune card; inside measure only.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "measure/certificate.h"
 #include "measure/ledger.h"
 #include "measure/statistics.h"
+#include "measure/strict_json.h"
 
 namespace redline::measure::detail {
 
-using OrderedJson = nlohmann::ordered_json;
+using OrderedJson = StrictOrderedJson;
 
 OrderedJson interval_json(const Interval& interval);
 Interval interval_of(const OrderedJson& json);

@@ -5,16 +5,16 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/check.h"
+#include "measure/strict_json.h"
 #include "train/checkpoint/block_reader.h"
 
 namespace redline::train {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
+using OrderedJson = measure::StrictOrderedJson;
 
 constexpr std::string_view kManifestTailBegin = ",\n\"manifest_crc32c\":\"";
 constexpr std::string_view kManifestTailEnd = "\"}\n";

@@ -154,7 +154,7 @@ torch::Device Job::device() const {
   return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
 
-std::string Job::config_hash() const { return hex64(resolved_.hash(unhashed_prefixes())); }
+std::string Job::config_hash() const { return identity_text(resolved_.hash(unhashed_prefixes())); }
 
 std::string Job::request_hash() const {
   std::vector<std::string> unhashed = unhashed_prefixes();

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/error.h"
 #include "core/hash.h"
+#include "measure/strict_json.h"
 
 namespace redline::train {
 
@@ -13,7 +12,7 @@ namespace {
 
 constexpr int kLoopStateVersion = 1;
 
-using Json = nlohmann::json;
+using Json = measure::StrictJson;
 
 // Doubles that must come back bit by bit: JSON text of a double does (nlohmann prints the shortest that reads back
 // equal), but not infinities, so those travel as words.
@@ -67,8 +66,10 @@ std::string LoopState::to_json() const {
   Json json;
   json["version"] = kLoopStateVersion;
   json["step"] = step;
-  json["position"] = {
-      {"seed", hex64(seed)}, {"epoch", epoch}, {"step_in_epoch", step_in_epoch}, {"plan_hash", hex64(plan_hash)}};
+  json["position"] = {{"seed", hex64(seed)},
+                      {"epoch", epoch},
+                      {"step_in_epoch", step_in_epoch},
+                      {"plan_hash", plan_hash ? identity_text(*plan_hash) : ""}};
   json["samples_seen"] = samples_seen;
   json["skipped_steps"] = skipped_steps;
   json["guard_actions"] = guard_actions;
@@ -101,7 +102,7 @@ LoopState LoopState::from_json(const std::string& text) {
     state.seed = hex_to_u64(position.at("seed"));
     state.epoch = position.at("epoch");
     state.step_in_epoch = position.at("step_in_epoch");
-    state.plan_hash = hex_to_u64(position.at("plan_hash"));
+    state.plan_hash = identity_of_text(position.at("plan_hash").get<std::string>());
     state.samples_seen = json.at("samples_seen");
     state.skipped_steps = json.at("skipped_steps");
     state.guard_actions = json.at("guard_actions");

@@ -24,7 +24,8 @@ struct LoopState {
   int64_t epoch = 0;          // of the next step
   int64_t step_in_epoch = 0;  // done in that epoch
   int64_t samples_seen = 0, skipped_steps = 0, guard_actions = 0;
-  uint64_t seed = 0, plan_hash = 0;
+  uint64_t seed = 0;
+  std::optional<uint64_t> plan_hash;  // none in a checkpoint of a version that hashed plans in another way
   double loss_scale = 1.0;
   int64_t growth_tracker = 0;
   std::string precision_name;  // that the run asks for, resolved

@@ -123,7 +123,11 @@ CheckpointState Trainer::state() const {
 
 void Trainer::load(const CheckpointState& checkpoint) {
   restore(checkpoint);
-  if (const uint64_t plan = parts_.train.position().plan_hash; plan != state_.plan_hash)
+  if (!state_.plan_hash)
+    log_info(
+        "The checkpoint is from an older redline that hashed data plans in another way, so its order of samples cannot "
+        "be compared; it continues at its place in this job's order.");
+  else if (const uint64_t plan = parts_.train.position().plan_hash; plan != *state_.plan_hash)
     log_warning(
         "The checkpoint was made with another data plan (other data, seed, batch size or order); training continues "
         "with the new one.");

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "train/loop/batches.h"
 #include "train/loop/signals.h"
 #include "train/testing/harness.h"
@@ -197,6 +198,29 @@ TEST(LoopState, SumsComeBackBitByBit) {
   EXPECT_EQ(back.log_window->loss, state.log_window->loss);
   EXPECT_EQ(back.log_window->metrics, state.log_window->metrics);
   EXPECT_EQ(back.to_json(), state.to_json());
+}
+
+// What loading the state says; `hash` in place of the plan's.
+std::string words_of_loading(CheckpointState state, const std::string& hash) {
+  const size_t at = state.state_json.find("\"plan_hash\": \"") + 14;
+  state.state_json.replace(at, state.state_json.find('"', at) - at, hash);
+  Loop loop;
+  ::testing::internal::CaptureStderr();
+  loop.trainer->load(state);
+  loop.trainer->run_steps(1);
+  EXPECT_EQ(loop.trainer->position().step, 3);
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(Trainer, APlanHashedByAnOlderVersionIsNotCalledAnother) {
+  Loop first;
+  first.trainer->run_steps(2);
+  const CheckpointState state = first.trainer->state();
+  const std::string ours = identity_text(first.train->position().plan_hash);
+  EXPECT_NE(state.state_json.find("\"plan_hash\": \"" + ours + "\""), std::string::npos);
+  EXPECT_EQ(words_of_loading(state, ours), "");
+  EXPECT_THAT(words_of_loading(state, "0123456789abcdef"), ::testing::HasSubstr("from an older redline"));
+  EXPECT_THAT(words_of_loading(state, "xxh3:0123456789abcdef"), ::testing::HasSubstr("another data plan"));
 }
 
 TEST(Trainer, TwoLoopsMayTakeTurns) {

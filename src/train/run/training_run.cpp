@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/file_ops.h"
+#include "core/hash.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "device/memory.h"
@@ -122,7 +123,11 @@ void take_resolved_values(Job& job, const LoopState& state) {
 }
 
 void say_what_differs(const Job& job, const LoopState& state) {
-  if (state.config_hash != job.config_hash())
+  if (!identity_of_text(state.config_hash))
+    log_info(
+        "The checkpoint is from an older redline that hashed settings in another way, so they cannot be compared; "
+        "continuing with this job's.");
+  else if (state.config_hash != job.config_hash())
     log_warning(fmt::format(
         "The checkpoint was made with other settings (config hash {}, now {}); continuing with the new ones.",
         state.config_hash, job.config_hash()));
