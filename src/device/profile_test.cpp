@@ -65,20 +65,24 @@ std::string warning_of(MachineFacts& facts, std::optional<RateReport>& loaded) {
 
 TEST(Profile, OnlyRatesTheUnitsCanReachArePlausible) {
   EXPECT_EQ(rates_problem(zen4_pair()), "");
-  struct Case {
+  struct ImplausibleCase {
     const char* name;
     void (*change)(MachineFacts&);
     const char* said;
   };
-  for (const Case& c : {
-           Case{"not measured", [](MachineFacts& f) { clear_rates(f); }, "not every rate"},
-           Case{"no memory rate", [](MachineFacts& f) { f.memory_gb_per_second = 0; }, "not every rate"},
-           Case{"not a number", [](MachineFacts& f) { f.conv_bf16_gflops = std::nan(""); }, "not every rate"},
-           Case{"starved fp32", [](MachineFacts& f) { f.gemm_fp32_gflops = 0.29; }, "0.29 GFLOP/s cannot be 2 cores"},
-           Case{"impossible fp32", [](MachineFacts& f) { f.gemm_fp32_gflops = 5000; }, "cannot be 2 cores"},
-           Case{"fp16 wins without units", [](MachineFacts& f) { f.gemm_fp16_gflops = 230; }, "without fp16 units"},
-           Case{"bf16 wins without units", [](MachineFacts& f) { f.avx512_bf16 = false; }, "without bf16 units"},
-           Case{"bf16 starved", [](MachineFacts& f) { f.gemm_bf16_gflops = 20; }, "with bf16 units"},
+  for (const ImplausibleCase& c : {
+           ImplausibleCase{"not measured", [](MachineFacts& f) { clear_rates(f); }, "not every rate"},
+           ImplausibleCase{"no memory rate", [](MachineFacts& f) { f.memory_gb_per_second = 0; }, "not every rate"},
+           ImplausibleCase{"not a number", [](MachineFacts& f) { f.conv_bf16_gflops = std::nan(""); },
+                           "not every rate"},
+           ImplausibleCase{"starved fp32", [](MachineFacts& f) { f.gemm_fp32_gflops = 0.29; },
+                           "0.29 GFLOP/s cannot be 2 cores"},
+           ImplausibleCase{"impossible fp32", [](MachineFacts& f) { f.gemm_fp32_gflops = 5000; }, "cannot be 2 cores"},
+           ImplausibleCase{"fp16 wins without units", [](MachineFacts& f) { f.gemm_fp16_gflops = 230; },
+                           "without fp16 units"},
+           ImplausibleCase{"bf16 wins without units", [](MachineFacts& f) { f.avx512_bf16 = false; },
+                           "without bf16 units"},
+           ImplausibleCase{"bf16 starved", [](MachineFacts& f) { f.gemm_bf16_gflops = 20; }, "with bf16 units"},
        }) {
     MachineFacts facts = zen4_pair();
     c.change(facts);
@@ -128,15 +132,16 @@ TEST(Profile, ADamagedOrPoisonedFileIsIgnoredWithALine) {
   const std::filesystem::path path = profile_path(machine);
   std::filesystem::create_directories(path.parent_path());
   const std::string key = profile_key(machine);
-  struct Case {
+  struct DamagedCase {
     std::string text;
     const char* said;  // null = read
   };
   const double good = 50.0 * machine.allowed_cpus;
-  for (const Case& c :
-       {Case{profile_text(good, key), nullptr}, Case{profile_text(0.29, key), "0.29 GFLOP/s cannot be"},
-        Case{profile_text(good, "another"), "another machine's"}, Case{"{\"schema_version\": 7}", "another version"},
-        Case{"{\"rates\": [", "cannot be read"}, Case{"", "cannot be read"}, Case{"[]", "cannot be read"}}) {
+  for (const DamagedCase& c :
+       {Case{profile_text(good, key), nullptr}, DamagedCase{profile_text(0.29, key), "0.29 GFLOP/s cannot be"},
+        DamagedCase{profile_text(good, "another"), "another machine's"},
+        DamagedCase{"{\"schema_version\": 7}", "another version"}, DamagedCase{"{\"rates\": [", "cannot be read"},
+        DamagedCase{"", "cannot be read"}, DamagedCase{"[]", "cannot be read"}}) {
     write_file_atomic(path, c.text);
     MachineFacts facts = machine;
     std::optional<RateReport> loaded;
