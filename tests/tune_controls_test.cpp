@@ -53,7 +53,7 @@ TEST(TunableOptions, EachIsMovedByARuleOrTheOtherWayRound) {
   example::register_curve(registry);
   config::RequestSource source;
   source.overrides = {"task=curve"};
-  const auto job = train::Job::read(registry, source, {}, {true, false});
+  const auto job = train::Job::read(registry, source, {});
   int tunable = 0;
   for (const config::ResolvedValue& value : job->resolved().values()) {
     if (value.row == nullptr || !value.row->tunable) continue;

@@ -35,8 +35,7 @@ struct TuneCommandArguments {
 // A whole recipe: the resolved job, each value with its origin, the tuned ones named as such.
 std::string tuned_recipe(const task::Registry& registry, const config::RequestSource& source,
                          const tune::TuneResult& result) {
-  const auto job =
-      train::Job::read(registry, tuned_source(source, result), device::read_machine_facts(), {true, false});
+  const auto job = train::Job::read(registry, tuned_source(source, result), device::read_machine_facts());
   std::string head = "# Written by `redline tune`; a normal recipe: redline train THIS_FILE\n";
   head += fmt::format("# from {} on {} ({})\n", source.file ? printable(source.file->string()) : "flags",
                       printable(result.card.created), printable(result.card.fingerprint.machine));

@@ -138,7 +138,7 @@ TEST(Profile, ADamagedOrPoisonedFileIsIgnoredWithALine) {
   };
   const double good = 50.0 * machine.allowed_cpus;
   for (const DamagedCase& c :
-       {Case{profile_text(good, key), nullptr}, DamagedCase{profile_text(0.29, key), "0.29 GFLOP/s cannot be"},
+       {DamagedCase{profile_text(good, key), nullptr}, DamagedCase{profile_text(0.29, key), "0.29 GFLOP/s cannot be"},
         DamagedCase{profile_text(good, "another"), "another machine's"},
         DamagedCase{"{\"schema_version\": 7}", "another version"}, DamagedCase{"{\"rates\": [", "cannot be read"},
         DamagedCase{"", "cannot be read"}, DamagedCase{"[]", "cannot be read"}}) {

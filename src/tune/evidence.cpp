@@ -133,7 +133,7 @@ Evidence step_by_step(const JobSource& jobs, const Setting& winner, const Eviden
   e.runs.reference = reference.losses;
   // Losses of equal bits over other samples would be luck; how many samples a step had must agree too.
   if (mine.samples == reference.samples) e.runs.winner = mine.losses;
-  const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine, {true, false});
+  const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine);
   const int64_t threads = job->trainer().intra_op_threads.value();
   const int64_t other = threads > 1 ? threads - 1 : 2;
   e.runs.reference_noise = {
@@ -232,7 +232,7 @@ Proof certify(const JobSource& jobs, const std::vector<Candidate>& members, cons
     Evidence evidence = by_the_curve(jobs, winner, effect, options);
     const bool order = effect == Effect::Order;
     if (order) {
-      const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine, {true, false});
+      const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine);
       evidence.runs.same_samples_per_epoch = same_samples(jobs, *job->build_task(), {}, winner);
     }
     proof.certificate = judged(evidence, effect, options.consent);
@@ -241,7 +241,7 @@ Proof certify(const JobSource& jobs, const std::vector<Candidate>& members, cons
     proof.certificate.checks.insert(proof.certificate.checks.end(), before.begin(), before.end());
   }
   const auto hash = [&](const Setting& setting) {
-    return train::Job::read(jobs.registry, jobs.with(setting), jobs.machine, {true, false})->config_hash();
+    return train::Job::read(jobs.registry, jobs.with(setting), jobs.machine)->config_hash();
   };
   proof.certificate.reference_hash = hash({});
   proof.certificate.candidate_hash = hash(winner);

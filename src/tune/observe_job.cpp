@@ -161,7 +161,7 @@ JobObservation observe_job(const JobSource& jobs, std::optional<double> budget_s
   o.costs.checkpoint = trial->time_checkpoint().value_or(0);
   result.steps_per_epoch = trial->steps_per_epoch();
   train::LoopSettings settings = trial->settings();
-  const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine, {true, false});
+  const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine);
   settings.cadence.log_every_n_steps = job->trainer().log_every_n_steps;
   o.rates = cadence_rates(settings, result.steps_per_epoch);
   return result;

@@ -97,8 +97,9 @@ std::unique_ptr<Job> read_run_job(const task::Registry& registry, const std::fil
 }
 
 ValidationResult evaluate(const Job& job, task::Task& task, const ChosenWeights& chosen) {
-  auto loader = job.build_loader(task, Job::Part::Test, {});
-  const bool on_test = loader != nullptr;
+  // A task that brings its own samples has a loader for either part: without a test_ds it is the validation's.
+  const bool on_test = job.test_ds().given();
+  auto loader = on_test ? job.build_loader(task, Job::Part::Test, {}) : nullptr;
   if (!loader) loader = job.build_loader(task, Job::Part::Validation, {});
   if (!loader) throw ConfigError("The job has neither model.test_ds nor model.validation_ds: nothing to evaluate on.");
   ValidationSettings settings;
