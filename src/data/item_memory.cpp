@@ -69,6 +69,8 @@ ItemMemory::~ItemMemory() {
   if (leased_ > 0) budget_->give(leased_);
 }
 
+bool has_item_memory() { return current_item != nullptr; }
+
 Charge try_charge_memory(uint64_t bytes) noexcept {
   ItemMemory* item = current_item;
   if (item == nullptr) {

@@ -60,6 +60,9 @@ class ItemMemory {
   uint64_t leased_ = 0, granted_ = 0, used_ = 0, limit_ = 0;
 };
 
+// Whether this thread works on a sample; without one, charges are judged one by one and do not add up.
+bool has_item_memory();
+
 // For callbacks that must not throw.
 Charge try_charge_memory(uint64_t bytes) noexcept;
 

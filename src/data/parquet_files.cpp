@@ -157,6 +157,16 @@ std::string kind_text(const ParquetColumnKind& kind) {
   return kind.is_list ? std::string("a list of ") + element : std::string("a single ") + element;
 }
 
+// The footer's word on a column of a row group; parts of it are read, and may be refused, only here.
+std::unique_ptr<parquet::ColumnChunkMetaData> chunk_of(const ParquetFiles::File& file, int32_t group, int leaf) {
+  try {
+    return file.metadata->RowGroup(group)->ColumnChunk(leaf);
+  } catch (const parquet::ParquetException& error) {
+    throw DataError("The footer of '" + printable(file.path.string()) + "' is damaged (" + printable(error.what()) +
+                    "). Make or fetch the file again.");
+  }
+}
+
 [[noreturn]] void refuse_file(const fs::path& path, const std::string& reason) {
   throw DataError("The Parquet file '" + path.string() + "' cannot be used: " + reason +
                   ". Write it again or leave it out.");
@@ -219,9 +229,8 @@ void ParquetFiles::check_rows(const File& file, int64_t rows) const {
 void ParquetFiles::check_groups() const {
   for (const ParquetRowGroup& group : row_groups_) {
     const File& file = files_[static_cast<size_t>(group.file)];
-    const auto facts = file.metadata->RowGroup(group.group);
     for (const auto& column : columns_) {
-      const auto chunk = facts->ColumnChunk(column.leaf[static_cast<size_t>(group.file)]);
+      const auto chunk = chunk_of(file, group.group, column.leaf[static_cast<size_t>(group.file)]);
       const int64_t values = chunk->num_values(), stored = chunk->total_compressed_size();
       const bool fits = column.kind.is_list ? values >= group.num_rows : values == group.num_rows;
       if (!fits || stored < 0 || static_cast<uint64_t>(stored) > file.size) {
@@ -329,20 +338,6 @@ void ParquetFiles::choose_columns(const std::vector<std::string>& wanted) {
   }
 }
 
-namespace {
-
-// The footer's word on a column of a row group; parts of it are read, and may be refused, only here.
-std::unique_ptr<parquet::ColumnChunkMetaData> chunk_of(const ParquetFiles::File& file, int32_t group, int leaf) {
-  try {
-    return file.metadata->RowGroup(group)->ColumnChunk(leaf);
-  } catch (const parquet::ParquetException& error) {
-    throw DataError("The footer of '" + printable(file.path.string()) + "' is damaged (" + printable(error.what()) +
-                    "). Make or fetch the file again.");
-  }
-}
-
-}  // namespace
-
 uint64_t ParquetFiles::decoded_bytes(const ParquetRowGroup& group, bool widen_integers) const {
   const auto& file = files_[static_cast<size_t>(group.file)];
   uint64_t bytes = 0;
@@ -356,11 +351,11 @@ uint64_t ParquetFiles::decoded_bytes(const ParquetRowGroup& group, bool widen_in
 }
 
 uint64_t ParquetFiles::peak_bytes(const ParquetRowGroup& group, bool widen_integers) const {
-  const auto facts = files_[static_cast<size_t>(group.file)].metadata->RowGroup(group.group);
+  const auto& file = files_[static_cast<size_t>(group.file)];
   uint64_t most = 0;  // columns are decoded one after another; what is beside the values goes with each
   for (const auto& column : columns_) {
     const int leaf = column.leaf[static_cast<size_t>(group.file)];
-    const auto values = static_cast<uint64_t>(std::max<int64_t>(facts->ColumnChunk(leaf)->num_values(), 0));
+    const auto values = static_cast<uint64_t>(std::max<int64_t>(chunk_of(file, group.group, leaf)->num_values(), 0));
     const bool widens = (widen_integers && column.kind.dtype == Dtype::I32) || column.kind.is_unsigned32;
     most = std::max(most, values * (level_bytes(column.kind) + (widens ? sizeof(int32_t) : 0)));
   }

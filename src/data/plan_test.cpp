@@ -401,7 +401,7 @@ TEST(Plan, RefusesMoreSamplesThanItCanNumber) {
       refusal({.batch_size = 2}, PlanSource{int64_t{1} << 50, test_length, {}, 1}).find("1125899906842624 samples"),
       std::string::npos);
   PlanSettings buckets{.batch_size = 2, .part_sizes = {3, 2}, .parts_are_buckets = true};
-  buckets.part_weights = {1, 2'000'000'000};
+  buckets.part_weights = {1, 3'000'000'000};
   EXPECT_NE(refusal(buckets, test_source(5)).find("bucketing_weights"), std::string::npos);
   PlanSettings sampled{.batch_size = 2, .part_sizes = {3, 2}, .parts_are_sampled = true};
   sampled.sampling_scale = 1e12;

@@ -23,7 +23,9 @@ def answer(tmp_path_factory):
     done = doctor("--json", *JOB, "--steps", "40", "--blocks", "3", "--operators", "--html", folder / "page.html", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "page.html").stat().st_size > 10_000
-    return json.loads(done.stdout)["runs"][0]
+    found = json.loads(done.stdout)["runs"][0]
+    found["rates_known"] = "could not be measured" not in done.stderr  # a busy machine has no rates, and the doctor says so
+    return found
 
 
 def test_phases_add_up(answer):
@@ -57,7 +59,7 @@ def test_operators_reach_a_share_of_the_peak(answer):
     operators = answer["operators"]
     assert sum(o["share"] for o in operators) == pytest.approx(1, abs=1e-6)
     known = [o["share_of_peak"] for o in operators if o["share_of_peak"] is not None]
-    assert known and all(0 < share <= 1 for share in known)
+    assert bool(known) == answer["rates_known"] and all(0 < share <= 1 for share in known)
 
 
 def test_a_job_that_fails_at_once(tmp_path):

@@ -188,6 +188,9 @@ AudioInfoResult probe_audio(std::span<const std::byte> head, uint64_t file_bytes
 }
 
 AudioResult decode_audio(const AudioInput& input, const std::string& name, const AudioRequest& request) {
+  // Outside a loader too (measuring lengths, noise) the blocks of a stream must add up.
+  std::optional<ItemMemory> alone;
+  if (!has_item_memory()) alone.emplace(nullptr);
   RateScratch kept;
   std::vector<float>& scratch = kept.floats();
   std::vector<std::byte> file_head;
