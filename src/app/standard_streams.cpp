@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ext/stdio_sync_filebuf.h>
 #include <iostream>
 
 #include "core/error.h"
@@ -19,11 +20,6 @@ namespace redline::app {
 namespace {
 
 int first_error = 0;  // errno of the first write to stdout that failed
-FILE* first_stdout = nullptr;
-
-void note_error(int error) {
-  if (first_error == 0) first_error = error;
-}
 
 // Claims success whatever happens: who asks at the end learns the truth.
 ssize_t write_stdout(void* /*cookie*/, const char* bytes, size_t size) {
@@ -36,7 +32,7 @@ ssize_t write_stdout(void* /*cookie*/, const char* bytes, size_t size) {
       pollfd ready = {STDOUT_FILENO, POLLOUT, 0};
       ::poll(&ready, 1, -1);
     } else if (errno != EINTR) {
-      note_error(errno);
+      first_error = errno;
     }
   }
   return static_cast<ssize_t>(size);
@@ -52,14 +48,13 @@ void prepare_streams() {
   FILE* const ours = ::fopencookie(nullptr, "w", {nullptr, &write_stdout, nullptr, nullptr});
   if (ours == nullptr) return;
   if (::isatty(STDOUT_FILENO) != 0) std::setvbuf(ours, nullptr, _IOLBF, BUFSIZ);
-  first_stdout = stdout;
   stdout = ours;
+  // Help texts come through it. Never destroyed: cout outlives main.
+  std::cout.rdbuf(new __gnu_cxx::stdio_sync_filebuf<char>(ours));
 }
 
 int finish_output(int code) {
   std::fflush(stdout);
-  std::cout.flush();  // help texts
-  if (first_stdout != nullptr && std::fflush(first_stdout) != 0) note_error(errno);
   if (first_error == 0 || first_error == EPIPE || code != 0) return code;
   log_error(std::string("The answer could not be written to the standard output: ") + std::strerror(first_error) +
             ". Free space there, or send it elsewhere.");

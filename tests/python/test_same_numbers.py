@@ -77,7 +77,7 @@ def test_best_follows_the_metric_that_keeps_its_meaning(home):
     manifests = [json.loads((path / "MANIFEST.json").read_text()) for path in sorted((home / "steady/checkpoints").glob("step-*"))]
     values = {m["step"]: m["metric"] for m in manifests if m["metric"] is not None}
     assert {m["monitor"] for m in manifests} == {"val_negative_elbo"}
-    assert values == {step: points(home / "steady")[step, "val_negative_elbo"] for step in values} and len(values) == 4
+    assert values == {step: points(home / "steady")[step, "val_negative_elbo"] for step in values} and len(values) == 8
     best = json.loads(redline(home, "--json", "eval", "steady", "--checkpoint", "best").stdout)
     assert best["step"] == min(values, key=values.get)
     said = train(home, "asked", *words, f"{steady}=val_loss", "trainer.max_steps=10").stderr
