@@ -179,7 +179,7 @@ def test_a_full_disk_under_the_logs_costs_no_step_and_no_line(home):
         rm disk/fill
         wait $pid; code=$?
         cp -r disk/run full_run; exit $code"""
-    done = in_small_disk(home, script, "24m")
+    done = in_small_disk(home, script, "90m")
     err = (home / "err").read_text()
     assert done.returncode == 0, (done.returncode, done.stderr, err)
     assert err.count("Training goes on: up to 64 MiB") == 1 and err.count("The run's log can be written again") == 1, err
