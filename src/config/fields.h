@@ -156,6 +156,8 @@ struct Component {
   // Accepted `_target_` values (last dotted word is enough). A row named "_target_", if there is one, receives the
   // match.
   std::vector<std::string> targets;
+  // Each a list of rows or groups of which a job gives one (config/alternatives.h).
+  std::vector<std::vector<std::string>> alternatives;
   std::string shorthand;  // the row that a scalar in place of the map sets: `strategy: ddp` for `strategy: {name: ddp}`
   std::function<std::shared_ptr<void>()> make;  // an object with the defaults
   // Keys that are read and ignored because they mean nothing here (with the reason, shown in the docs); only for keys
@@ -239,6 +241,11 @@ class Table {
   }
   Table& shorthand(std::string row) {
     component_->shorthand = std::move(row);
+    return *this;
+  }
+  // Of these rows or groups a job gives one; a later layer's choice replaces an earlier one's.
+  Table& one_of(std::vector<std::string> names) {
+    component_->alternatives.push_back(std::move(names));
     return *this;
   }
   Table& target(std::string name) {

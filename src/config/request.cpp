@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "config/alternatives.h"
 #include "config/canonical.h"
 #include "config/job.h"
 #include "config/limits.h"
@@ -93,7 +94,8 @@ Node chosen_preset(const Node& presets, const RequestSource& source) {
 
 class RequestReader {
  public:
-  RequestReader(const RequestSource& source, const Schema& schema) : source_(source), index_(schema) {}
+  RequestReader(const RequestSource& source, const Schema& schema)
+      : source_(source), index_(schema), alternatives_(index_) {}
 
   Node run() {
     std::vector<Node> layers;
@@ -102,17 +104,27 @@ class RequestReader {
     const Node presets = take_presets(layers);
     for (const Node& layer : layers) variables_.merge(referenced_paths(layer));
     for (Node& layer : layers) {
-      merge_into(tree_, canonical(layer, index_, canonical_options()));
+      alternatives_.begin_layer();
+      merge(canonical(layer, index_, canonical_options()));
       merge_into(raw_, std::move(layer));
     }
+    alternatives_.begin_layer();
     if (source_.preset) apply_preset(chosen_preset(presets, source_));
+    alternatives_.begin_layer();
     apply_words(source_.tuned, OriginKind::Tuned, source_.tuned_by);
+    alternatives_.begin_layer();
     apply_words(source_.overrides, OriginKind::Flag, "");
     resolve_references(tree_, {&raw_, [this](const std::string& path) { return default_of(path); }});
+    alternatives_.check(tree_);
     return std::move(tree_);
   }
 
  private:
+  void merge(Node layer) {
+    alternatives_.replace(tree_, layer);
+    merge_into(tree_, std::move(layer));
+  }
+
   CanonicalOptions canonical_options() const {
     return {[this](const std::string& path) { return is_variable(path); }, nullptr};
   }
@@ -178,7 +190,7 @@ class RequestReader {
       layer.origin = one.origin;
       layer.set_path(one.path, *one.value);
       merge_into(raw_, layer);
-      if (one.entry != nullptr) merge_into(tree_, canonical(layer, index_, canonical_options()));
+      if (one.entry != nullptr) merge(canonical(layer, index_, canonical_options()));
     }
   }
 
@@ -192,6 +204,9 @@ class RequestReader {
     if (tree_.find_path(path) == nullptr) {
       if (std::optional<Node> held = default_of(path); held && !held->is_null()) tree_.set_path(path, std::move(*held));
     }
+    Node layer = Node::map();
+    layer.set_path(path, *one.value);
+    alternatives_.replace(tree_, layer);
     tree_.set_path(path + "." + one.rest, *one.value);
   }
 
@@ -208,6 +223,7 @@ class RequestReader {
 
   const RequestSource& source_;
   SchemaIndex index_;
+  Alternatives alternatives_;
   std::set<std::string> variables_;
   Node raw_ = Node::map();   // as written: for references to names the tables do not have
   Node tree_ = Node::map();  // under the tables' names

@@ -18,6 +18,7 @@ void add_source_rows(Table& t) {
         "Parquet files (file, folder or glob), a folder of class folders, an index of pictures (.csv, .jsonl), or "
         "WebDataset tars.");
   t.group("synth", &D::synth, "Generates a data set once into cache_dir and uses it.");
+  t.one_of({"manifest_filepath", "path", "synth"});
   t.add("tarred_audio_filepaths", &D::tarred_audio_filepaths,
         "Tars that hold the manifest's audio; names may hold ranges.");
   t.add("is_tarred", &D::is_tarred, "The manifest's audio lies in tars.").effect(Effect::Order).tunable();
