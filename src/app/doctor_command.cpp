@@ -58,7 +58,9 @@ report::Page diagnose_record(const std::string& directory) {
     machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
   // Records of earlier versions may hold rates of a starved probe.
   if (!device::rates_problem(machine).empty()) device::clear_rates(machine);
-  part.diagnosis = doctor::diagnose(settings_of_record(part.record), part.seen, {}, machine);
+  task::Registry registry;
+  models::register_all(registry);
+  part.diagnosis = doctor::diagnose(settings_of_record(part.record, registry), part.seen, {}, machine);
   return {"", {std::move(part)}, {}};
 }
 

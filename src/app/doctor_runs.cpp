@@ -223,6 +223,7 @@ doctor::Settings DoctorRuns::settings() const {
         return value != nullptr && value->value.is_scalar() ? value->value.text() : std::string();
       });
   settings.validate_every_steps = every_steps(rates_.validate);
+  settings.monitor_option = trial_->job().entry().monitor_option;
   settings.monitor_every_steps = every_steps(rates_.monitor);
   settings.save_every_steps = every_steps(rates_.checkpoint);
   return settings;
@@ -239,9 +240,10 @@ config::RequestSource selftest_source(const task::Registry& registry, config::Re
                                     "trainer.num_sanity_val_steps=0",
                                     "exp_manager.checkpoint_callback_params.every_n_train_steps=3",
                                     "exp_manager.checkpoint_callback_params.save_top_k=1"};
-  if (resolved.find("model.monitor.update_frequency") != nullptr) {
-    words.push_back("model.monitor.update_frequency=2");
-    words.push_back("model.monitor.plot_frequency=1000000");
+  const task::TaskEntry& entry = job->entry();
+  if (resolved.find(entry.monitor_option) != nullptr) {
+    words.push_back(entry.monitor_option + "=2");
+    words.push_back(entry.monitor_plot_option + "=1000000");
   }
   // A validation reads through the same stages; as many samples as a step, so that a slow stage shows in the step
   // first.
@@ -251,10 +253,10 @@ config::RequestSource selftest_source(const task::Registry& registry, config::Re
   return source;
 }
 
-doctor::Settings settings_of_record(const measure::RunRecord& record) {
+doctor::Settings settings_of_record(const measure::RunRecord& record, const task::Registry& registry) {
   if (record.config_yaml.empty()) return {};
   const config::Node tree = config::read_yaml_text(record.config_yaml, "config.resolved.yaml");
-  return read_settings(
+  doctor::Settings settings = read_settings(
       [&](const char* path, int64_t fallback) {
         const config::Node* node = tree.find_path(path);
         return node != nullptr ? node->as_int().value_or(fallback) : fallback;
@@ -263,6 +265,10 @@ doctor::Settings settings_of_record(const measure::RunRecord& record) {
         const config::Node* node = tree.find_path(path);
         return node != nullptr && node->is_scalar() ? node->text() : std::string();
       });
+  for (const task::TaskEntry& entry : registry.entries())
+    if (!entry.monitor_option.empty() && tree.find_path(entry.monitor_option) != nullptr)
+      settings.monitor_option = entry.monitor_option;
+  return settings;
 }
 
 }  // namespace redline::app

@@ -53,6 +53,6 @@ class DoctorRuns {
 config::RequestSource selftest_source(const task::Registry& registry, config::RequestSource source,
                                       const MachineFacts& machine);
 // What a record's resolved config says, as far as the rules need it.
-doctor::Settings settings_of_record(const measure::RunRecord& record);
+doctor::Settings settings_of_record(const measure::RunRecord& record, const task::Registry& registry);
 
 }  // namespace redline::app

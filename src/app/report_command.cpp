@@ -14,6 +14,7 @@
 #include "doctor/compare_runs.h"
 #include "measure/machine_json.h"
 #include "measure/tune_card.h"
+#include "models/register.h"
 #include "report/page.h"
 
 namespace redline::app {
@@ -31,7 +32,9 @@ report::RunPart load_part(const std::string& directory) {
   MachineFacts machine;
   if (!part.record.machine_json.empty())
     machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
-  part.diagnosis = doctor::diagnose(settings_of_record(part.record), part.seen, {}, machine);
+  task::Registry registry;
+  models::register_all(registry);
+  part.diagnosis = doctor::diagnose(settings_of_record(part.record, registry), part.seen, {}, machine);
   const auto card = std::filesystem::path(directory) / "tune_card.json";
   if (std::filesystem::exists(card)) part.card = measure::tune_card_from_json(read_file(card), card.string());
   return part;

@@ -7,8 +7,8 @@
 
 #include "core/check.h"
 #include "core/error.h"
-#include "core/memory_file_ops.h"
 #include "core/strings.h"
+#include "core/testing/memory_file_ops.h"
 
 namespace redline {
 namespace {

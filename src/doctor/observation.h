@@ -20,6 +20,7 @@ struct Settings {
   int64_t batch_size = 0, micro_batch_size = 0, accumulate_grad_batches = 1;
   std::string precision, requested_precision;
   int64_t log_every_n_steps = 0;
+  std::string monitor_option;  // the task's, that sets monitor_every_steps; empty when it has none
   int64_t monitor_every_steps = 0, save_every_steps = 0, validate_every_steps = 0;
   double val_check_interval = 0;  // as given; <= 1 and val_check_is_fraction: of an epoch
   bool val_check_is_fraction = false;

@@ -125,9 +125,10 @@ void suggest_cadences(const Settings& settings, const Observation& seen, std::sp
                    settings.validate_every_steps, validate},
                   seen, all, out);
   if (out.size() > before) out.back().value = std::to_string(validate * accumulate);
-  suggest_cadence({Phase::Monitor, ExperimentKind::NoMonitor, "model.monitor.update_frequency", "the monitor",
-                   settings.monitor_every_steps, affordable_steps(seen, Phase::Monitor, 100)},
-                  seen, all, out);
+  if (!settings.monitor_option.empty())
+    suggest_cadence({Phase::Monitor, ExperimentKind::NoMonitor, settings.monitor_option.c_str(), "the monitor",
+                     settings.monitor_every_steps, affordable_steps(seen, Phase::Monitor, 100)},
+                    seen, all, out);
   suggest_cadence(
       {Phase::Checkpoint, ExperimentKind::NoCheckpoint, "exp_manager.checkpoint_callback_params.every_n_train_steps",
        "writing checkpoints", settings.save_every_steps, affordable_steps(seen, Phase::Checkpoint, 100)},

@@ -5,8 +5,9 @@
 #include <cmath>
 
 #include "core/strings.h"
+#include "draw/escape.h"
+#include "draw/ticks.h"
 #include "report/chart.h"
-#include "report/escape.h"
 
 namespace redline::report {
 
@@ -19,7 +20,8 @@ double total_of(const std::vector<Segment>& segments) {
 }
 
 std::string figure(const char* kind, const std::string& title, const std::string& body) {
-  return fmt::format("<figure class=\"{}\"><figcaption>{}</figcaption>{}</figure>", kind, escape_html(title), body);
+  return fmt::format("<figure class=\"{}\"><figcaption>{}</figcaption>{}</figure>", kind, draw::escape_html(title),
+                     body);
 }
 
 // What each colour means; with one bar also how much it is.
@@ -47,11 +49,13 @@ std::string draw_stacked(const StackedBars& chart) {
   for (const auto& [label, segments] : chart.bars) longest = std::max(longest, total_of(segments));
   std::string body;
   for (const auto& [label, segments] : chart.bars) {
-    body += fmt::format("<div class=\"bar\"><span class=\"name\">{}</span><span class=\"track\">", escape_html(label));
+    body += fmt::format("<div class=\"bar\"><span class=\"name\">{}</span><span class=\"track\">",
+                        draw::escape_html(label));
     for (const Segment& segment : segments) {
       if (!(segment.seconds > 0)) continue;
       body += fmt::format("<i class=\"c{}\" style=\"width:{:.2f}%\" title=\"{}: {}\"></i>", segment.color,
-                          100 * segment.seconds / longest, escape_html(segment.name), format_seconds(segment.seconds));
+                          100 * segment.seconds / longest, draw::escape_html(segment.name),
+                          format_seconds(segment.seconds));
     }
     body += fmt::format("</span><span class=\"total\">{}</span></div>", format_seconds(total_of(segments)));
   }
@@ -72,7 +76,7 @@ std::string draw_intervals(const IntervalChart& chart) {
   std::string body;
   for (const IntervalBar& bar : chart.bars) {
     body += fmt::format("<div class=\"bar\"><span class=\"name\">{}</span><span class=\"track line\">",
-                        escape_html(bar.name));
+                        draw::escape_html(bar.name));
     body += fmt::format("<i class=\"zero\" style=\"left:{:.2f}%\"></i>", at(0));
     body += fmt::format("<i class=\"box c{}\" style=\"left:{:.2f}%;width:{:.2f}%\"></i>", bar.value >= 0 ? 2 : 3,
                         at(std::min(0.0, bar.value)), std::max(0.3, std::abs(at(bar.value) - at(0))));
@@ -84,12 +88,13 @@ std::string draw_intervals(const IntervalChart& chart) {
   }
   if (!chart.bars.empty()) {
     body += "<div class=\"bar axis\"><span class=\"name\"></span><span class=\"track line\">";
-    for (double value : ticks(low, high, 4))
+    for (double value : draw::ticks_within(low, high, 4))
       body += fmt::format("<b style=\"left:{:.2f}%\">{:+.4g} %</b>", at(value), value);
     body += "</span><span class=\"total\"></span></div>";
   }
   if (!chart.marker_name.empty())
-    body += "<p class=\"legend\"><span><i class=\"key mark\"></i>" + escape_html(chart.marker_name) + "</span></p>";
+    body +=
+        "<p class=\"legend\"><span><i class=\"key mark\"></i>" + draw::escape_html(chart.marker_name) + "</span></p>";
   return figure("bars", chart.title, body);
 }
 

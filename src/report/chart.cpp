@@ -6,7 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "report/escape.h"
+#include "draw/escape.h"
+#include "draw/ticks.h"
 
 namespace redline::report {
 
@@ -37,41 +38,31 @@ void widen_if_flat(double& low, double& high) {
 
 std::string open_svg(double width, double height, const std::string& title) {
   return fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">", width, height,
-                     escape_html(title));
+                     draw::escape_html(title));
 }
 
 std::string axes(const Scale& x, const Scale& y, const LineChart& chart) {
   std::string out;
-  for (double value : ticks(y.low, y.high, 4))
+  for (double value : draw::ticks_within(y.low, y.high, 4))
     out += fmt::format(
         "<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text x=\"{:.1f}\" y=\"{:.1f}\" "
         "class=\"end\">{}</text>",
         x.from, x.to, y(value), y(value), x.from - 6, y(value) + 4, number(value));
-  for (double value : ticks(x.low, x.high, 5))
+  for (double value : draw::ticks_within(x.low, x.high, 5))
     out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"mid\">{}</text>", x(value), kHeight - kBottom + 16,
                        number(value));
   out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"mid\">{}</text>", (x.from + x.to) / 2, kHeight - 4,
-                     escape_html(chart.x_label));
-  out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", 2.0, kTop - 12, escape_html(chart.y_label));
+                     draw::escape_html(chart.x_label));
+  out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", 2.0, kTop - 12, draw::escape_html(chart.y_label));
   return out;
 }
 
 }  // namespace
 
-std::vector<double> ticks(double low, double high, int count) {
-  const double raw = (high - low) / count;
-  const double power = std::pow(10.0, std::floor(std::log10(raw)));
-  const double step = (raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10) * power;
-  std::vector<double> at;
-  for (double value = std::ceil(low / step) * step; value <= high + 1e-9 * step; value += step)
-    at.push_back(std::abs(value) < 1e-9 * step ? 0 : value);
-  return at;
-}
-
 std::string legend(const std::vector<std::pair<std::string, int>>& entries) {
   std::string out = "<p class=\"legend\">";
   for (const auto& [name, color] : entries)
-    out += fmt::format("<span><i class=\"key c{}\"></i>{}</span>", color, escape_html(name));
+    out += fmt::format("<span><i class=\"key c{}\"></i>{}</span>", color, draw::escape_html(name));
   return out + "</p>";
 }
 
@@ -105,7 +96,7 @@ std::string draw_lines(const LineChart& chart) {
   }
   widen_if_flat(x.low, x.high);
   widen_if_flat(y.low, y.high);
-  std::string out = "<figure><figcaption>" + escape_html(chart.title) + "</figcaption>" +
+  std::string out = "<figure><figcaption>" + draw::escape_html(chart.title) + "</figcaption>" +
                     open_svg(kWidth, kHeight, chart.title) + axes(x, y, chart);
   std::vector<std::pair<std::string, int>> keys;
   for (const Series& series : shown) {

@@ -23,8 +23,6 @@ std::string draw_lines(const LineChart& chart);
 // At most `columns` buckets; each keeps its smallest and largest value in x order. NaN values are dropped.
 std::vector<std::pair<double, double>> thin(const std::vector<std::pair<double, double>>& points, size_t columns = 400);
 
-// A step of 1, 2 or 5 times a power of ten that gives about `count` ticks between low and high.
-std::vector<double> ticks(double low, double high, int count);
 std::string legend(const std::vector<std::pair<std::string, int>>& entries);  // name and colour
 
 struct Segment {

@@ -8,9 +8,9 @@
 #include <functional>
 
 #include "core/strings.h"
+#include "draw/escape.h"
 #include "measure/phases.h"
 #include "report/chart.h"
-#include "report/escape.h"
 #include "report/page.h"
 #include "report/pictures.h"
 #include "report/style.h"
@@ -22,8 +22,8 @@ namespace {
 
 using measure::StepRow;
 
-std::string heading(const std::string& text) { return "<h2>" + escape_html(text) + "</h2>"; }
-std::string paragraph(const std::string& text) { return "<p>" + escape_html(text) + "</p>"; }
+std::string heading(const std::string& text) { return "<h2>" + draw::escape_html(text) + "</h2>"; }
+std::string paragraph(const std::string& text) { return "<p>" + draw::escape_html(text) + "</p>"; }
 
 // The last part of a path, where that tells the runs apart.
 std::string label_of(const Page& page, const RunPart& run) {
@@ -135,9 +135,10 @@ std::string overview(const Page& page) {
     out += fmt::format(
         "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.2f}</td><td class=\"n\">{:.2f}</td><td "
         "class=\"n\">{}</td><td class=\"n\">{:.1f} %</td><td class=\"n\">{:.1f} %</td><td class=\"n\">{}</td></tr>",
-        escape_html(label_of(page, run)), run.seen.steps, run.seen.samples_per_second, run.seen.iterations_per_second,
-        format_seconds(run.seen.step_seconds), 100 * run.seen.phase(measure::Phase::Wait).share,
-        100 * run.seen.padding_share, format_bytes(static_cast<uint64_t>(run.seen.peak_bytes)));
+        draw::escape_html(label_of(page, run)), run.seen.steps, run.seen.samples_per_second,
+        run.seen.iterations_per_second, format_seconds(run.seen.step_seconds),
+        100 * run.seen.phase(measure::Phase::Wait).share, 100 * run.seen.padding_share,
+        format_bytes(static_cast<uint64_t>(run.seen.peak_bytes)));
   return out + "</table></div>";
 }
 
@@ -158,7 +159,8 @@ std::string diagnosis_section(const Page& page, const RunPart& run) {
                               100 * (ceiling.speed.interval.low - 1), 100 * (ceiling.speed.interval.high - 1), true, 0,
                               false});
     out += draw_intervals(chart) + "<ul>";
-    for (const doctor::Ceiling& ceiling : diagnosis.ceilings) out += "<li>" + escape_html(ceiling.sentence) + "</li>";
+    for (const doctor::Ceiling& ceiling : diagnosis.ceilings)
+      out += "<li>" + draw::escape_html(ceiling.sentence) + "</li>";
     out += "</ul>";
   }
   // The gain first: on a phone the rest scrolls.
@@ -169,8 +171,8 @@ std::string diagnosis_section(const Page& page, const RunPart& run) {
     out += fmt::format(
         "<tr><td class=\"n\">{:+.1f} %</td><td><code>{}</code></td><td>{}</td><td>{}</td><td "
         "class=\"why\">{}</td></tr>",
-        100 * suggestion.predicted_gain, escape_html(suggestion.option), escape_html(suggestion.value),
-        config::effect_name(suggestion.effect), escape_html(suggestion.reason));
+        100 * suggestion.predicted_gain, draw::escape_html(suggestion.option), draw::escape_html(suggestion.value),
+        config::effect_name(suggestion.effect), draw::escape_html(suggestion.reason));
   out += "</table></div>";
   for (const doctor::Trap& trap : diagnosis.traps) out += paragraph("Note: " + trap.sentence);
   return out;
@@ -186,7 +188,7 @@ std::string operators_section(const RunPart& run) {
     out += fmt::format(
         "<tr><td><code>{}</code></td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1f} %</td><td "
         "class=\"n\">{}</td></tr>",
-        escape_html(line.name), line.calls, format_seconds(line.seconds), 100 * line.share,
+        draw::escape_html(line.name), line.calls, format_seconds(line.seconds), 100 * line.share,
         line.share_of_peak >= 0 ? fmt::format("{:.0f} %", 100 * line.share_of_peak) : "");
   }
   return out + "</table></div>";
@@ -205,11 +207,11 @@ std::string events_section(const RunPart& run) {
     if (++shown > 200) continue;
     std::string text;
     for (const auto& [name, value] : event.fields) text += name + "=" + field_text(value) + " ";
-    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>", escape_html(event.time), escape_html(event.kind),
-                        escape_html(text));
+    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>", draw::escape_html(event.time),
+                        draw::escape_html(event.kind), draw::escape_html(text));
   }
   if (guards == 0) return paragraph("No guard had to act in " + run.name + ".");
-  return fmt::format("<p>{} guard events in {}{}.</p>", guards, escape_html(run.name),
+  return fmt::format("<p>{} guard events in {}{}.</p>", guards, draw::escape_html(run.name),
                      guards > 200 ? ", the first 200 shown" : "") +
          "<div class=\"scroll\"><table><tr><th>time</th><th>event</th><th>details</th></tr>" + rows + "</table></div>";
 }
@@ -217,8 +219,8 @@ std::string events_section(const RunPart& run) {
 std::string folded(const std::string& title, const std::string& text) {
   if (text.empty()) return {};
   std::string lines;
-  for (const std::string& line : split(text, '\n')) lines += escape_html(line) + "\n";
-  return "<details><summary>" + escape_html(title) + "</summary><div class=\"scroll\"><pre><code>" + lines +
+  for (const std::string& line : split(text, '\n')) lines += draw::escape_html(line) + "\n";
+  return "<details><summary>" + draw::escape_html(title) + "</summary><div class=\"scroll\"><pre><code>" + lines +
          "</code></pre></div></details>";
 }
 
@@ -233,7 +235,7 @@ std::string render_html(const Page& page) {
       "<link rel=\"icon\" href=\"data:,\"><title>redline report</title><style>";
   out += style_sheet();
   out += "</style></head><body><main><h1>redline report</h1><p class=\"summary\">" +
-         escape_html(page.summary.empty() ? default_summary(page) : page.summary) + "</p>";
+         draw::escape_html(page.summary.empty() ? default_summary(page) : page.summary) + "</p>";
   constexpr const char* kEnd =
       "<footer>Made by redline. This file loads nothing from elsewhere.</footer></main></body></html>\n";
   // A tuner's page has its card and no run.

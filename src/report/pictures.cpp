@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/file_ops.h"
-#include "report/escape.h"
+#include "draw/escape.h"
 
 namespace redline::report {
 
@@ -47,7 +47,7 @@ std::string pictures_html(const std::filesystem::path& run_directory, const std:
     if (!bytes.starts_with(kPngMagic)) continue;
     out += fmt::format(
         "<figure><img alt=\"{0}\" src=\"data:image/png;base64,{1}\"><figcaption>{0} of {2}</figcaption></figure>",
-        escape_html(file.stem().string()), base64(bytes), escape_html(run_name));
+        draw::escape_html(file.stem().string()), base64(bytes), draw::escape_html(run_name));
   }
   return out;
 }

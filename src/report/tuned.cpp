@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "core/strings.h"
+#include "draw/escape.h"
 #include "report/chart.h"
-#include "report/escape.h"
 #include "report/wrap.h"
 
 namespace redline::report {
@@ -125,8 +125,8 @@ std::vector<LedgerLine> ledger_lines(const measure::Ledger& ledger) {
 }
 
 std::string tuned_html(const measure::TuneCard& card) {
-  std::string out = "<h2>What tuning found</h2><p>" + escape_html(break_even_sentence(card)) + "</p><p>" +
-                    escape_html(memory_sentence(card)) + "</p>";
+  std::string out = "<h2>What tuning found</h2><p>" + draw::escape_html(break_even_sentence(card)) + "</p><p>" +
+                    draw::escape_html(memory_sentence(card)) + "</p>";
   if (const IntervalChart chart = ledger_chart(card.ledger); !chart.bars.empty()) out += draw_intervals(chart);
   out +=
       "<div class=\"scroll\"><table><tr><th>switch</th><th>claim of a guide</th><th>predicted</th><th>measured "
@@ -135,15 +135,15 @@ std::string tuned_html(const measure::TuneCard& card) {
     out += fmt::format(
         "<tr><td class=\"switch\"><code>{}</code></td><td>{}</td><td class=\"n\">{}</td><td "
         "class=\"n\">{}</td><td class=\"why\">{}</td><td>{}</td></tr>",
-        escape_html(line.name), escape_html(line.claim), line.predicted, line.measured, escape_html(line.verdict),
-        line.in_best ? "yes" : "");
+        draw::escape_html(line.name), draw::escape_html(line.claim), line.predicted, line.measured,
+        draw::escape_html(line.verdict), line.in_best ? "yes" : "");
   out += "</table></div>";
   if (card.certificate) {
     out += fmt::format("<h2>Certificate: {}</h2><p>{}</p>", measure::certificate_kind_name(card.certificate->kind),
-                       escape_html(card.certificate->reason));
+                       draw::escape_html(card.certificate->reason));
     out += draw_lines(certificate_chart(*card.certificate));
   }
-  for (const std::string& note : card.notes) out += "<p class=\"dim\">" + escape_html(note) + "</p>";
+  for (const std::string& note : card.notes) out += "<p class=\"dim\">" + draw::escape_html(note) + "</p>";
   return out;
 }
 

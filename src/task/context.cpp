@@ -6,7 +6,6 @@
 #include "core/check.h"
 #include "core/philox.h"
 #include "task/keyed_dropout.h"
-#include "task/keyed_random.h"
 
 namespace redline::task {
 
@@ -57,10 +56,14 @@ torch::Tensor Context::dropout(const torch::Tensor& x, double p, std::string_vie
   if (p == 1.0) return x * 0.0;
   const auto samples = static_cast<int64_t>(sample_ids_->size());
   const KeyLayout layout(rows_of_samples(x.sizes(), samples, padded_dims), padded_dims);
-  auto mask = std::make_shared<DropoutMask>(
-      DropoutMask{operation_key(seed_, step_, operation), dropout_threshold(p), *sample_ids_, layout});
-  if (mask->threshold == 0) return x;
+  auto mask = std::make_shared<DropoutMask>(DropoutMask{dropout_draw(p, operation), *sample_ids_, layout});
+  if (!mask->draw.active()) return x;
   return keyed_dropout(x, std::move(mask));
+}
+
+DropoutDraw Context::dropout_draw(double p, std::string_view operation) const {
+  if (!training_ || p == 0.0) return {};
+  return task::dropout_draw(operation_key(seed_, step_, operation), p);
 }
 
 torch::Tensor Context::drop_path(const torch::Tensor& x, double p, std::string_view operation) {

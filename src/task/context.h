@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/philox.h"
+#include "task/keyed_random.h"
 
 namespace redline::task {
 
@@ -51,6 +52,8 @@ class Context {
   // are then fixed. Dimension 1 of [B, T, C] needs no mention, [B, C, T] needs {2}.
   torch::Tensor dropout(const torch::Tensor& x, double p, std::string_view operation,
                         std::vector<int64_t> padded_dims = {});
+  // What a fused kernel needs to drop the same elements itself; not active when not training or p == 0.
+  DropoutDraw dropout_draw(double p, std::string_view operation) const;
   // Drops whole rows (stochastic depth per sample) with the same keying; scales by 1/(1-p).
   torch::Tensor drop_path(const torch::Tensor& x, double p, std::string_view operation);
   // [B, ...] draws; float32 on the CPU or the device of the run.

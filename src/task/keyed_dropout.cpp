@@ -12,20 +12,13 @@
 
 namespace redline::task {
 
-uint32_t dropout_threshold(double p) {
-  REDLINE_CHECK(p >= 0.0 && p < 1.0, "dropout's p lies in [0, 1)");
-  return static_cast<uint32_t>(std::min(65535.0, std::round(p * 65536.0)));
-}
-
 namespace {
 
 // A stretch of one sample: elements [first, first + count) with first a multiple of 8.
 struct Stretch {
-  PhiloxKey key;
+  DropoutDraw draw;
   uint64_t sample, first;
   int64_t count;
-  uint32_t threshold;
-  float scale;
 };
 
 template <class T>
@@ -33,13 +26,13 @@ void drop_plain(const T* x, T* y, const Stretch& s) {
   uint32_t words[4];
   for (int64_t i = 0; i < s.count; ++i) {
     if (i % 8 == 0)
-      philox_words(s.key, s.sample, (s.first + static_cast<uint64_t>(i)) / 8, 1, words, RandomPath::kPlain);
+      philox_words(s.draw.key, s.sample, (s.first + static_cast<uint64_t>(i)) / 8, 1, words, RandomPath::kPlain);
     const uint32_t bits = (words[(i % 8) / 2] >> (16 * (i % 2))) & 0xffffu;
     // Written as a product so that the vector path's rounding (float product, then one rounding to T) is the same.
-    y[i] =
-        bits >= s.threshold
-            ? static_cast<T>(static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(x[i]) * s.scale)
-            : T(0);
+    y[i] = bits >= s.draw.threshold
+               ? static_cast<T>(static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(x[i]) *
+                                s.draw.scale)
+               : T(0);
   }
 }
 
@@ -75,20 +68,14 @@ __attribute__((target("avx2,f16c"), always_inline)) inline void drop8(const T* x
 
 template <class T>
 __attribute__((target("avx2,f16c"))) void drop_avx2(const T* x, T* y, const Stretch& s) {
-  const avx2::RoundKeys keys(s.key);
-  const __m256i threshold = _mm256_set1_epi16(static_cast<int16_t>(s.threshold));
-  const __m256 scale = _mm256_set1_ps(s.scale);
+  const avx2::RoundKeys keys(s.draw.key);
+  const __m256i threshold = _mm256_set1_epi16(static_cast<int16_t>(s.draw.threshold));
+  const __m256 scale = _mm256_set1_ps(s.draw.scale);
   const uint64_t first_block = s.first / 8;
   int64_t i = 0;
-  const auto keep_masks = [&](int64_t at, __m256i & even, __m256i & odd)
-      __attribute__((target("avx2,f16c"), always_inline)) {
-    avx2::four_blocks(keys, s.sample, first_block + static_cast<uint64_t>(at / 8), even, odd);
-    even = _mm256_cmpeq_epi16(_mm256_max_epu16(even, threshold), even);
-    odd = _mm256_cmpeq_epi16(_mm256_max_epu16(odd, threshold), odd);
-  };
   for (; i + 32 <= s.count; i += 32) {
     __m256i even, odd;
-    keep_masks(i, even, odd);
+    avx2::four_keep_masks(keys, s.sample, first_block + static_cast<uint64_t>(i / 8), threshold, even, odd);
     drop8(x + i, y + i, _mm256_castsi256_si128(even), scale);
     drop8(x + i + 8, y + i + 8, _mm256_castsi256_si128(odd), scale);
     drop8(x + i + 16, y + i + 16, _mm256_extracti128_si256(even, 1), scale);
@@ -98,7 +85,7 @@ __attribute__((target("avx2,f16c"))) void drop_avx2(const T* x, T* y, const Stre
     T in[32] = {}, out[32];
     std::copy(x + i, x + s.count, in);
     __m256i even, odd;
-    keep_masks(i, even, odd);
+    avx2::four_keep_masks(keys, s.sample, first_block + static_cast<uint64_t>(i / 8), threshold, even, odd);
     drop8(in, out, _mm256_castsi256_si128(even), scale);
     drop8(in + 8, out + 8, _mm256_castsi256_si128(odd), scale);
     drop8(in + 16, out + 16, _mm256_extracti128_si256(even, 1), scale);
@@ -115,20 +102,17 @@ void for_each_stretch(const T* x, T* y, const DropoutMask& mask, Kernel kernel) 
   if (length == 0 || runs == 0) return;
   const int64_t pieces = (length + kStretch - 1) / kStretch;
   const int64_t per_unit = std::min(length, kStretch);
-  at::parallel_for(0, mask.layout.rows() * runs * pieces, std::max<int64_t>(1, kGrain / per_unit),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t unit = begin; unit < end; ++unit) {
-                       const int64_t piece = unit % pieces, run = unit / pieces;  // run counts over all rows
-                       const int64_t offset = piece * kStretch;
-                       const Stretch s{mask.key,
-                                       static_cast<uint64_t>(mask.sample_ids[static_cast<size_t>(run / runs)]),
-                                       mask.layout.run_key(run % runs) + static_cast<uint64_t>(offset),
-                                       std::min(kStretch, length - offset),
-                                       mask.threshold,
-                                       mask.scale()};
-                       kernel(x + run * length + offset, y + run * length + offset, s);
-                     }
-                   });
+  at::parallel_for(
+      0, mask.layout.rows() * runs * pieces, std::max<int64_t>(1, kGrain / per_unit), [&](int64_t begin, int64_t end) {
+        for (int64_t unit = begin; unit < end; ++unit) {
+          const int64_t piece = unit % pieces, run = unit / pieces;  // run counts over all rows
+          const int64_t offset = piece * kStretch;
+          const Stretch s{mask.draw, static_cast<uint64_t>(mask.sample_ids[static_cast<size_t>(run / runs)]),
+                          mask.layout.run_key(run % runs) + static_cast<uint64_t>(offset),
+                          std::min(kStretch, length - offset)};
+          kernel(x + run * length + offset, y + run * length + offset, s);
+        }
+      });
 }
 
 template <class T>

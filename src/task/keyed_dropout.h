@@ -12,14 +12,10 @@
 namespace redline::task {
 
 struct DropoutMask {
-  PhiloxKey key;
-  uint32_t threshold = 0;  // an element is dropped when its 16 bits are below this; 0..65535
+  DropoutDraw draw;
   std::vector<int64_t> sample_ids;
   KeyLayout layout;
-  float scale() const { return 65536.0f / static_cast<float>(65536 - threshold); }
 };
-// p in [0, 1); 65536 p, rounded, at most 65535.
-uint32_t dropout_threshold(double p);
 
 // x * mask * scale without autograd, same shape and memory format. Floating types on the CPU; other devices get the
 // mask from here.

@@ -12,7 +12,7 @@ std::shared_ptr<const DropoutMask> mask_for(const std::vector<int64_t>& shape, d
   if (ids.empty())
     for (int64_t i = 0; i < shape[0]; ++i) ids.push_back(1000 + i * 17);
   return std::make_shared<DropoutMask>(
-      DropoutMask{operation_key(11, 4, "d"), dropout_threshold(p), ids, KeyLayout(shape, padded)});
+      DropoutMask{dropout_draw(operation_key(11, 4, "d"), p), ids, KeyLayout(shape, padded)});
 }
 
 TEST(KeyedDropout, VectorEqualsPlainForEveryTypeAndLength) {
@@ -35,7 +35,7 @@ TEST(KeyedDropout, BFloat16RoundsLikeLibTorchAndKeepsNonFinite) {
   const auto mask = mask_for({1, 4096}, 0.25);
   const torch::Tensor kept = apply_dropout_mask(torch::ones({1, 4096}), *mask, RandomPath::kPlain);
   const torch::Tensor expected =
-      torch::where(kept.gt(0), x.to(torch::kFloat32) * mask->scale(), 0.0).to(torch::kBFloat16);
+      torch::where(kept.gt(0), x.to(torch::kFloat32) * mask->draw.scale, 0.0).to(torch::kBFloat16);
   const torch::Tensor found = apply_dropout_mask(x, *mask, best_random_path());
   EXPECT_TRUE(torch::allclose(found, expected, 0, 0, /*equal_nan=*/true));
 }

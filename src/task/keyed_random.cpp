@@ -20,6 +20,16 @@ PhiloxKey operation_key(uint64_t seed, int64_t step, std::string_view operation)
   return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
 }
 
+uint32_t dropout_threshold(double p) {
+  REDLINE_CHECK(p >= 0.0 && p < 1.0, "dropout's p lies in [0, 1)");
+  return static_cast<uint32_t>(std::min(65535.0, std::round(p * 65536.0)));
+}
+
+DropoutDraw dropout_draw(PhiloxKey key, double p) {
+  const uint32_t threshold = dropout_threshold(p);
+  return {key, threshold, 65536.0f / static_cast<float>(65536 - threshold)};
+}
+
 RandomPath best_random_path() {
   static const RandomPath path = __builtin_cpu_supports("avx2") ? RandomPath::kVector : RandomPath::kPlain;
   return path;

@@ -17,6 +17,18 @@ namespace redline::task {
 // The Philox key of one operation in one step; samples and elements go into the counter.
 PhiloxKey operation_key(uint64_t seed, int64_t step, std::string_view operation);
 
+// Which elements an operation's dropout drops (those whose 16-bit draw is below the threshold) and what the others are
+// multiplied by. Every kernel that drops, here and in models, reads this one.
+struct DropoutDraw {
+  PhiloxKey key;
+  uint32_t threshold = 0;  // 0..65535; 0 = nothing is dropped
+  float scale = 1.0f;
+  bool active() const { return threshold != 0; }
+};
+// p in [0, 1); 65536 p, rounded, at most 65535.
+uint32_t dropout_threshold(double p);
+DropoutDraw dropout_draw(PhiloxKey key, double p);
+
 enum class RandomPath { kPlain, kVector };
 // kVector where this processor has AVX2, else kPlain; both give the same bits.
 RandomPath best_random_path();
@@ -51,5 +63,10 @@ class KeyLayout {
   std::vector<int64_t> outer_extents_;
   std::vector<uint64_t> outer_strides_;
 };
+
+// Key of element (head, query, 0) of a sample in [B, H, T, T] with padded_dims {2, 3}: attention weights.
+inline uint64_t attention_element(int64_t head, int64_t query) {
+  return static_cast<uint64_t>((head * KeyLayout::kPaddedExtent + query) * KeyLayout::kPaddedExtent);
+}
 
 }  // namespace redline::task

@@ -134,6 +134,13 @@ TEST(KeyLayout, RunsCoverTheDefinition) {
   }
 }
 
+TEST(KeyLayout, AttentionWeightsHaveTheKeysOfTheirTensor) {
+  const KeyLayout layout({2, 3, 4, 5}, {2, 3});
+  for (int64_t head = 0; head < 3; ++head)
+    for (int64_t query = 0; query < 4; ++query)
+      EXPECT_EQ(attention_element(head, query), layout.run_key(head * 4 + query));
+}
+
 TEST(KeyLayout, RefusesWhatCannotBeKeyed) {
   EXPECT_THROW(KeyLayout({}, {}), InternalError);
   EXPECT_THROW(KeyLayout({2, 3}, {0}), InternalError);

@@ -1,4 +1,4 @@
-// Four Philox4x32-10 blocks at once on AVX2; for the .cpp files of this room that carry target("avx2") functions.
+// Four Philox4x32-10 blocks at once on AVX2; for .cpp files that carry target("avx2") functions.
 #pragma once
 
 #include <immintrin.h>
@@ -43,6 +43,15 @@ __attribute__((target("avx2"), always_inline)) inline void four_blocks(const Rou
   const __m256i w23 = _mm256_blend_epi32(c2, _mm256_slli_epi64(c3, 32), 0xAA);
   even = _mm256_unpacklo_epi64(w01, w23);
   odd = _mm256_unpackhi_epi64(w01, w23);
+}
+
+// The 16-bit draws of the same blocks as masks: all ones where a draw is at least the threshold (in every lane).
+__attribute__((target("avx2"), always_inline)) inline void four_keep_masks(const RoundKeys& keys, uint64_t sample,
+                                                                           uint64_t first, __m256i threshold,
+                                                                           __m256i& even, __m256i& odd) {
+  four_blocks(keys, sample, first, even, odd);
+  even = _mm256_cmpeq_epi16(_mm256_max_epu16(even, threshold), even);
+  odd = _mm256_cmpeq_epi16(_mm256_max_epu16(odd, threshold), odd);
 }
 
 }  // namespace redline::task::avx2

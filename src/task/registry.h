@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/node.h"
+#include "task/guide_claim.h"
 #include "task/task.h"
 
 namespace redline::task {
@@ -20,6 +21,9 @@ struct TaskEntry {
   std::function<bool(const config::Node& request)> recognises;
   // Names of the reference project <-> ours, for `redline convert`; identity when empty.
   std::function<std::string(const std::string& reference_name)> from_reference_name;
+  std::vector<GuideClaim> guide_claims;  // docs/guides_claims.json has them row by row with their guide
+  // Paths of the options that say how often the task's monitor looks and draws; empty when it has none.
+  std::string monitor_option, monitor_plot_option;
 };
 
 class Registry {

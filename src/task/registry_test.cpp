@@ -9,7 +9,9 @@ namespace redline::task {
 namespace {
 
 TaskEntry entry(const std::string& name, const std::string& marker = "") {
-  TaskEntry result{name, "", [] { return std::unique_ptr<TaskConfig>(); }, {}, {}};
+  TaskEntry result;
+  result.name = name;
+  result.make_config = [] { return std::unique_ptr<TaskConfig>(); };
   if (!marker.empty())
     result.recognises = [marker](const config::Node& node) { return node.find_path(marker) != nullptr; };
   return result;

@@ -7,7 +7,7 @@ list(APPEND TRAIN_SOURCES
 list(APPEND TRAIN_TESTS
   child_process_test.cpp diff_test.cpp safetensors_header_test.cpp safetensors_test.cpp
   checkpoint/crash_states_test.cpp checkpoint/damage_test.cpp checkpoint/interval_test.cpp checkpoint/manifest_test.cpp
-  checkpoint/retention_test.cpp checkpoint/simulated_disk.cpp checkpoint/store_test.cpp)
+  checkpoint/retention_test.cpp checkpoint/simulated_disk.cpp checkpoint/store_test.cpp ../core/testing/memory_file_ops.cpp)
 
 set_source_files_properties(convert.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
   COMPILE_DEFINITIONS "REDLINE_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\"")

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "core/memory_file_ops.h"
+#include "core/testing/memory_file_ops.h"
 #include "train/checkpoint/block_reader.h"
 
 namespace redline::train {

@@ -58,7 +58,7 @@ JobView view_job(const train::Job& job, task::Task& task) {
   view.optimizer = job.optim().name;
   view.scale_lr = job.optim().scale_lr;
   if (const auto monitor = task.monitor()) {
-    view.monitors = job.resolved().find("model.monitor.update_frequency") != nullptr;
+    view.monitors = job.resolved().find(job.entry().monitor_option) != nullptr;
     view.monitor_every = monitor->update_every_steps();
   }
   view.save_every_steps = job.exp_manager().checkpoint_callback_params.every_n_train_steps;

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "measure/statistics.h"
-#include "tune/guide_claims.h"
 
 namespace redline::tune {
 
@@ -27,14 +26,22 @@ LedgerVerdict verdict_of(const Entry& entry) {
   return plain;
 }
 
-measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, bool in_best) {
+using Claims = std::span<const task::GuideClaim>;
+
+// Empty when no guide says anything about the switch.
+std::string claim_of(Claims claims, const std::string& field) {
+  const auto found = std::ranges::find(claims, field, &task::GuideClaim::field);
+  return found != claims.end() ? found->text() : std::string();
+}
+
+measure::LedgerEntry entry_of(const Entry& entry, Claims claims, bool in_best) {
   const Candidate& c = entry.candidate;
   measure::LedgerEntry out;
   out.field = c.field;
   out.from = c.from;
   out.to = c.to;
   out.effect = config::effect_name(c.effect);
-  if (!c.late) out.claim = guide_claim(task, c.field);  // no guide promises a gain for the way back
+  if (!c.late) out.claim = claim_of(claims, c.field);  // no guide promises a gain for the way back
   out.add_one_in = entry.alone;
   out.reason = entry.note;
   out.in_best = in_best;
@@ -70,11 +77,11 @@ measure::LedgerEntry entry_of(const Entry& entry, const std::string& task, bool 
 
 }  // namespace
 
-measure::Ledger ledger_of(const Search& search, const std::string& task, std::span<const size_t> members) {
+measure::Ledger ledger_of(const Search& search, Claims claims, std::span<const size_t> members) {
   measure::Ledger ledger;
   for (size_t i = 0; i < search.entries().size(); ++i)
     ledger.entries.push_back(
-        entry_of(search.entries()[i], task, std::find(members.begin(), members.end(), i) != members.end()));
+        entry_of(search.entries()[i], claims, std::find(members.begin(), members.end(), i) != members.end()));
   // What was raced alone by its gain, then what was raced in company, the kept ones first.
   const auto rank = [](const measure::LedgerEntry& e) {
     if (e.add_one_in) return e.add_one_in->ratio;

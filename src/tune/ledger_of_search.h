@@ -2,15 +2,17 @@
 #pragma once
 
 #include <span>
-#include <string>
 
 #include "measure/ledger.h"
+#include "task/guide_claim.h"
 #include "tune/search.h"
 
 namespace redline::tune {
 
 // `members` of the search's entries are what was certified and confirmed; it may be less than the search's own best.
-measure::Ledger ledger_of(const Search& search, const std::string& task, std::span<const size_t> members);
+// `claims`: what the guides of the job's task promise.
+measure::Ledger ledger_of(const Search& search, std::span<const task::GuideClaim> claims,
+                          std::span<const size_t> members);
 
 // What a fresh interleaved run should find, from the confirming blocks: their interval, widened for the noise of that
 // other run, at least 1.5 % to either side, and for a machine that is not always equally fast. `reference_seconds` is

@@ -53,7 +53,7 @@ TEST(Ledger, SaysWhatWasFoundInTheIssuesWords) {
   candidates.push_back(forbidden);
   Search search(candidates, SearchOptions());
   run(search, {{"faster", 0.3}, {"slower", -0.3}, {"fails", -1}, {"nothing", 0.0}}, 0.01, 2);
-  const measure::Ledger ledger = ledger_of(search, "speech_ssl", search.members());
+  const measure::Ledger ledger = ledger_of(search, {}, search.members());
   EXPECT_EQ(find(ledger, "faster").verdict, LedgerVerdict::Faster);
   EXPECT_TRUE(find(ledger, "faster").in_best);
   EXPECT_NEAR(*find(ledger, "faster").prediction_error_points(), -10, 3);
@@ -67,12 +67,25 @@ TEST(Ledger, SaysWhatWasFoundInTheIssuesWords) {
   EXPECT_FALSE(find(ledger, "order").in_best);
 }
 
+TEST(Ledger, AGuidesClaimStandsBesideItsSwitchAndNotBesideTheWayBack) {
+  Candidate back = make_candidate("precision", 0.1);
+  back.late = true;
+  Search search({make_candidate("num_workers", 0.3), make_candidate("cache", 0.2), back}, SearchOptions());
+  const std::vector<task::GuideClaim> claims = {{"num_workers", "0", "4", "+200-400 %"},
+                                                {"precision", "", "", "+50-100 %"}};
+  const measure::Ledger ledger = ledger_of(search, claims, {});
+  EXPECT_EQ(find(ledger, "num_workers").claim, "+200-400 % (0 to 4)");
+  EXPECT_EQ(find(ledger, "cache").claim, "");
+  EXPECT_EQ(find(ledger, "precision").claim, "");
+  EXPECT_EQ(claims[1].text(), "+50-100 %") << "a guide may name no values";
+}
+
 TEST(Ledger, WhatHadNoTimeAloneSaysWhatItDidInCompany) {
   Search search({make_candidate("batch", 0.3), make_candidate("buckets", 0.2), make_candidate("workers", 0.0),
                  make_candidate("later", -0.15)},
                 {.budget_seconds = 3 + 4 + 6});
   run(search, {{"batch", 0.3}, {"buckets", 0.2}, {"workers", 0.0}, {"later", 0.0}}, 0.005, 2);
-  const measure::Ledger ledger = ledger_of(search, "speech_ssl", search.members());
+  const measure::Ledger ledger = ledger_of(search, {}, search.members());
   for (const char* kept : {"batch", "buckets"}) {
     EXPECT_EQ(find(ledger, kept).verdict, LedgerVerdict::InCompany) << kept;
     ASSERT_TRUE(find(ledger, kept).leave_one_out.has_value()) << kept;
@@ -91,7 +104,7 @@ TEST(Ledger, AProofTooLongForTheBudgetIsLeftToGain) {
   large.over_budget = true;
   Search search({make_candidate("other", 0.2), large}, SearchOptions());
   run(search, {{"other", 0.2}}, 0.005, 3);
-  const measure::Ledger ledger = ledger_of(search, "speech_ssl", search.members());
+  const measure::Ledger ledger = ledger_of(search, {}, search.members());
   EXPECT_EQ(find(ledger, "batch").verdict, LedgerVerdict::NotTried);
   EXPECT_EQ(find(ledger, "batch").reason, "its proof alone takes too long");
   EXPECT_GT(*ledger.bound_left, 1.2);  // so that a card never answers a longer budget
@@ -107,7 +120,7 @@ TEST(Ledger, APartWithoutWhichTheRestDoesNotRunIsKeptAndSaysSo) {
     };
     search.report(time(trial->a), time(trial->b), "out of memory");
   }
-  const measure::Ledger ledger = ledger_of(search, "speech_ssl", search.members());
+  const measure::Ledger ledger = ledger_of(search, {}, search.members());
   const measure::LedgerEntry& part = find(ledger, "small_numbers");
   EXPECT_TRUE(part.in_best);
   EXPECT_EQ(part.verdict, LedgerVerdict::InCompany);
@@ -128,7 +141,7 @@ TEST(Ledger, FalseGainsAreRare) {
           candidates,
           {.budget_seconds = 1e6, .least_gain = 0.02, .race = {}, .leave_one_out = true, .hopeless_ratio = 0.85});
       run(search, gains, noise, 100 + seed);
-      for (const auto& entry : ledger_of(search, "", search.members()).entries) {
+      for (const auto& entry : ledger_of(search, {}, search.members()).entries) {
         claims += entry.verdict == LedgerVerdict::Faster;
         ++entries;
       }

@@ -38,7 +38,7 @@ TuneResult Tuning::tune() {
   prove();
   confirm();
   stop_if_asked();
-  measure::Ledger ledger = ledger_of(*search_, view_.task, members_);
+  measure::Ledger ledger = ledger_of(*search_, job_->entry().guide_claims, members_);
   return finish(std::move(ledger), combine(jobs_.base, with_companions(view_, best_)), request_.budget_seconds,
                 request_.full_ledger);
 }

@@ -14,7 +14,7 @@ struct AttentionShape {
   Rows queries, keys;  // the same object for self-attention; one query row per sequence for pooling
   int64_t num_heads = 1, head_dim = 0;
   bool causal = false;  // a query sees keys up to its own time
-  RowDropout dropout;
+  DropoutDraw dropout;
 };
 
 // Row n of head h is at data + n * stride + h * head_dim.

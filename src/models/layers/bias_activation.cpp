@@ -15,7 +15,7 @@ using torch::autograd::variable_list;
 
 struct ActivationState : torch::CustomClassHolder {
   Rows rows;
-  RowDropout dropout;
+  DropoutDraw dropout;
   Activation activation = Activation::Gelu;
 };
 
@@ -94,7 +94,7 @@ torch::Tensor activation_backward(const ActivationState& state, const torch::Ten
   const int64_t width = u.size(1);
   const T *in = u.const_data_ptr<T>(), *shift = bias.const_data_ptr<T>(), *dout = grad.const_data_ptr<T>();
   T* to = grad_u.mutable_data_ptr<T>();
-  ColumnSums<T> sums(1, width);
+  ColumnSums<T> sums(width);
   for_each_row_block(u.size(0), width, [&](int64_t begin, int64_t end, int64_t slot) {
     MaskRow<T> mask(state, width);
     T* sum = sums.line(slot, 0);
@@ -109,7 +109,7 @@ torch::Tensor activation_backward(const ActivationState& state, const torch::Ten
       for (int64_t c = 0; c < width; ++c) sum[c] += du[c];
     }
   });
-  return sums.total(0, u.options());
+  return sums.total();
 }
 
 struct BiasActivationFunction : torch::autograd::Function<BiasActivationFunction> {
@@ -144,7 +144,7 @@ struct BiasActivationFunction : torch::autograd::Function<BiasActivationFunction
 }  // namespace
 
 torch::Tensor bias_activation(const torch::Tensor& u_in, const torch::Tensor& bias, Activation activation,
-                              const Rows& rows, const RowDropout& dropout) {
+                              const Rows& rows, const DropoutDraw& dropout) {
   REDLINE_CHECK(u_in.size(0) == rows->num_rows(), "one row per position");
   const torch::Tensor u = u_in.scalar_type() == torch::kFloat64 ? u_in : u_in.to(torch::kFloat32);
   if (!row_kernels_fit(u)) return bias_activation_plain(u, bias, activation, rows, dropout);
@@ -156,7 +156,7 @@ torch::Tensor bias_activation(const torch::Tensor& u_in, const torch::Tensor& bi
 }
 
 torch::Tensor bias_activation_plain(const torch::Tensor& u, const torch::Tensor& bias, Activation activation,
-                                    const Rows& rows, const RowDropout& dropout) {
+                                    const Rows& rows, const DropoutDraw& dropout) {
   const torch::Tensor x = u + bias;
   const torch::Tensor out = activation == Activation::Relu ? at::relu(x) : at::gelu(x);
   return dropout.active() ? out * mask_tensor(dropout, *rows, u.size(1)).to(out.options()) : out;

@@ -13,8 +13,8 @@ enum class Activation { Relu, Gelu };  // Gelu is the exact one, x times the nor
 
 // u [N, C] (may be in lower precision; the result is at least float32), bias [C].
 torch::Tensor bias_activation(const torch::Tensor& u, const torch::Tensor& bias, Activation activation,
-                              const Rows& rows, const RowDropout& dropout);
+                              const Rows& rows, const DropoutDraw& dropout);
 torch::Tensor bias_activation_plain(const torch::Tensor& u, const torch::Tensor& bias, Activation activation,
-                                    const Rows& rows, const RowDropout& dropout);
+                                    const Rows& rows, const DropoutDraw& dropout);
 
 }  // namespace redline::models

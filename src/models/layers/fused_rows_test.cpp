@@ -28,7 +28,7 @@ TEST_P(FusedRows, ResidualNorm) {
           if (used == 2) return std::vector{r.normed};
           return std::vector{r.residual, r.normed};
         };
-        const RowDropout dropout = some_dropout(p);
+        const DropoutDraw dropout = some_dropout(p);
         const std::vector<torch::Tensor> inputs = {wave({64, width}, 0.1, GetParam()),
                                                    wave({64, width}, 0.9, GetParam()), wave({width}, 0.3, GetParam()),
                                                    wave({width}, 2.0, GetParam()), wave({width}, 3.0, GetParam())};
@@ -67,7 +67,7 @@ TEST_P(FusedRows, BiasActivation) {
   for (Activation activation : {Activation::Relu, Activation::Gelu})
     for (int64_t width : {3, 8, 100})
       for (double p : {0.0, 0.3}) {
-        const RowDropout dropout = some_dropout(p);
+        const DropoutDraw dropout = some_dropout(p);
         const torch::Tensor u = wave({64, width}, 0.1, GetParam()) * 3.0;
         expect_same_layer(
             [&](const auto& x) { return std::vector{bias_activation(x[0], x[1], activation, rows, dropout)}; },
@@ -107,7 +107,7 @@ TEST_P(FusedRows, PackedEmbedding) {
   const torch::Tensor tokens = torch::arange(14) * 5 % 11;
   for (int64_t width : {6, 72})
     for (double p : {0.0, 0.5}) {
-      const RowDropout dropout = some_dropout(p);
+      const DropoutDraw dropout = some_dropout(p);
       const auto inputs = [&](const std::vector<torch::Tensor>& x) {
         return EmbeddingInputs{x[0], tokens, x[1], x[2], 1.7};
       };

@@ -10,6 +10,7 @@
 
 #include "models/layers/packed_rows.h"
 #include "models/layers/row_dropout.h"
+#include "task/context.h"
 
 namespace redline::models::testing {
 
@@ -19,10 +20,10 @@ inline Rows ragged_rows(const std::vector<int64_t>& lengths) {
   return pack_rows(lengths, ids);
 }
 
-inline RowDropout some_dropout(double p) {
+inline DropoutDraw some_dropout(double p) {
   static const std::vector<int64_t> none;
   const task::Context ctx(42, 3, true, none);
-  return row_dropout(ctx, p, "test");
+  return ctx.dropout_draw(p, "test");
 }
 
 inline torch::Tensor wave(std::vector<int64_t> shape, double phase, torch::ScalarType type) {

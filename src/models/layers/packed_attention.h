@@ -12,7 +12,7 @@ namespace redline::models {
 struct AttentionOptions {
   int64_t num_heads = 1;
   bool causal = false;
-  RowDropout dropout;  // of the weights
+  DropoutDraw dropout;  // of the weights
 };
 
 // qkv [N, 3C] (queries, keys, values side by side, heads inside each) -> [N, C].

@@ -16,7 +16,7 @@ using torch::autograd::variable_list;
 
 struct EmbeddingState : torch::CustomClassHolder {
   Rows rows;
-  RowDropout dropout;
+  DropoutDraw dropout;
   double scale = 1.0;
 };
 
@@ -114,7 +114,7 @@ struct PackedEmbeddingFunction : torch::autograd::Function<PackedEmbeddingFuncti
 
 }  // namespace
 
-torch::Tensor packed_embedding(const EmbeddingInputs& inputs, const Rows& rows, const RowDropout& dropout) {
+torch::Tensor packed_embedding(const EmbeddingInputs& inputs, const Rows& rows, const DropoutDraw& dropout) {
   REDLINE_CHECK(inputs.tokens.size(0) == rows->num_rows(), "one token per row");
   REDLINE_CHECK(!inputs.positions.defined() || inputs.positions.size(0) >= rows->longest(),
                 "a position for every time");
@@ -136,7 +136,7 @@ torch::Tensor packed_embedding(const EmbeddingInputs& inputs, const Rows& rows, 
                                         state);
 }
 
-torch::Tensor packed_embedding_plain(const EmbeddingInputs& inputs, const Rows& rows, const RowDropout& dropout) {
+torch::Tensor packed_embedding_plain(const EmbeddingInputs& inputs, const Rows& rows, const DropoutDraw& dropout) {
   const auto device = inputs.table.device();
   const auto index = [&](const std::vector<int32_t>& values) {
     return torch::tensor(std::vector<int64_t>(values.begin(), values.end()), torch::kInt64).to(device);

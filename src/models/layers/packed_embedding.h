@@ -18,8 +18,8 @@ struct EmbeddingInputs {
   double scale = 1.0;
 };
 
-torch::Tensor packed_embedding(const EmbeddingInputs& inputs, const Rows& rows, const RowDropout& dropout);
-torch::Tensor packed_embedding_plain(const EmbeddingInputs& inputs, const Rows& rows, const RowDropout& dropout);
+torch::Tensor packed_embedding(const EmbeddingInputs& inputs, const Rows& rows, const DropoutDraw& dropout);
+torch::Tensor packed_embedding_plain(const EmbeddingInputs& inputs, const Rows& rows, const DropoutDraw& dropout);
 
 // sin on even, cos on odd columns, rates 10000^(-2i/width) (Vaswani et al. 2017); computed in double.
 torch::Tensor sinusoid_table(int64_t length, int64_t width);

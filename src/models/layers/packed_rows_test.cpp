@@ -34,7 +34,7 @@ TEST(PackedRows, LastRowsKeepTheirTime) {
 }
 
 TEST(RowDropout, VectorAndPlainMasksAreEqual) {
-  const RowDropout dropout = some_dropout(0.3);
+  const DropoutDraw dropout = some_dropout(0.3);
   for (int64_t count : {1, 8, 31, 32, 33, 100, 256}) {
     std::vector<float> fast(static_cast<size_t>(count + 32)), plain(static_cast<size_t>(count));
     fill_mask(dropout, 9, 1024, count, fast.data());
@@ -51,14 +51,14 @@ TEST(RowDropout, EqualsTheContextsDropoutOfThePaddedTensor) {
     task::Context ctx(1, 2, true, rows->sample_ids);
     const torch::Tensor padded = torch::ones({3, 7, width});
     const torch::Tensor expected = pack(ctx.dropout(padded, 0.25, "here"), *rows);
-    EXPECT_TRUE(torch::equal(mask_tensor(row_dropout(ctx, 0.25, "here"), *rows, width), expected)) << width;
-    EXPECT_FALSE(torch::equal(mask_tensor(row_dropout(ctx, 0.25, "elsewhere"), *rows, width), expected));
+    EXPECT_TRUE(torch::equal(mask_tensor(ctx.dropout_draw(0.25, "here"), *rows, width), expected)) << width;
+    EXPECT_FALSE(torch::equal(mask_tensor(ctx.dropout_draw(0.25, "elsewhere"), *rows, width), expected));
   }
   task::Context ctx(1, 2, true, rows->sample_ids);
   const torch::Tensor weights = ctx.dropout(torch::ones({3, 2, 7, 7}), 0.25, "weights", {2, 3});
   std::vector<float> mask(32);
   for (int64_t h = 0; h < 2; ++h) {
-    fill_mask(row_dropout(ctx, 0.25, "weights"), static_cast<uint64_t>(rows->sample_ids[1]), attention_element(h, 4), 7,
+    fill_mask(ctx.dropout_draw(0.25, "weights"), static_cast<uint64_t>(rows->sample_ids[1]), attention_element(h, 4), 7,
               mask.data());
     for (int64_t j = 0; j < 7; ++j)
       EXPECT_EQ(mask[static_cast<size_t>(j)], weights[1][h][4][j].item<float>()) << h << " " << j;
@@ -67,8 +67,8 @@ TEST(RowDropout, EqualsTheContextsDropoutOfThePaddedTensor) {
 
 TEST(RowDropout, IsOffOutsideTraining) {
   const std::vector<int64_t> ids = {1};
-  EXPECT_FALSE(row_dropout(task::Context(1, 1, false, ids), 0.5, "x").active());
-  EXPECT_FALSE(row_dropout(task::Context(1, 1, true, ids), 0.0, "x").active());
+  EXPECT_FALSE(task::Context(1, 1, false, ids).dropout_draw(0.5, "x").active());
+  EXPECT_FALSE(task::Context(1, 1, true, ids).dropout_draw(0.0, "x").active());
 }
 
 }  // namespace

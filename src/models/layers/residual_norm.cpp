@@ -17,7 +17,7 @@ using torch::autograd::variable_list;
 
 struct NormState : torch::CustomClassHolder {
   Rows rows;
-  RowDropout dropout;
+  DropoutDraw dropout;
 };
 
 template <class T>
@@ -176,7 +176,7 @@ struct ResidualNormFunction : torch::autograd::Function<ResidualNormFunction> {
     torch::Tensor grad_h = state.dropout.active() ? torch::empty_like(residual) : grad_x;
     AT_DISPATCH_FLOATING_TYPES(residual.scalar_type(), "residual_norm_backward", [&] {
       using T = scalar_t;
-      ColumnSums<T> sums(3, width);
+      ColumnSums<T> sums(width, 3);
       const NormBackward<T> kernel{state,
                                    width,
                                    grad_residual.defined() ? grad_residual.const_data_ptr<T>() : nullptr,
@@ -189,9 +189,9 @@ struct ResidualNormFunction : torch::autograd::Function<ResidualNormFunction> {
                                    state.dropout.active() ? grad_h.mutable_data_ptr<T>() : nullptr,
                                    sums};
       for_each_row_block(rows, width, [&](int64_t begin, int64_t end, int64_t slot) { kernel.rows(begin, end, slot); });
-      out[3] = sums.total(0, residual.options());
-      out[4] = sums.total(1, residual.options());
-      out[2] = sums.total(2, residual.options());
+      out[3] = sums.total(0);
+      out[4] = sums.total(1);
+      out[2] = sums.total(2);
     });
     out[0] = grad_x;
     out[1] = grad_h;
@@ -202,7 +202,7 @@ struct ResidualNormFunction : torch::autograd::Function<ResidualNormFunction> {
 }  // namespace
 
 ResidualNorm residual_norm(const torch::Tensor& x, const torch::Tensor& h, const torch::Tensor& bias, const Rows& rows,
-                           const RowDropout& dropout, const NormWeights& norm) {
+                           const DropoutDraw& dropout, const NormWeights& norm) {
   REDLINE_CHECK(x.sizes() == h.sizes() && x.size(0) == rows->num_rows(), "residual and branch have the same rows");
   if (!row_kernels_fit(x)) return residual_norm_plain(x, h, bias, rows, dropout, norm);
   auto state = c10::make_intrusive<NormState>();
@@ -215,7 +215,7 @@ ResidualNorm residual_norm(const torch::Tensor& x, const torch::Tensor& h, const
 }
 
 ResidualNorm residual_norm_plain(const torch::Tensor& x, const torch::Tensor& h, const torch::Tensor& bias,
-                                 const Rows& rows, const RowDropout& dropout, const NormWeights& norm) {
+                                 const Rows& rows, const DropoutDraw& dropout, const NormWeights& norm) {
   torch::Tensor branch = h.to(x.scalar_type()) + bias;
   if (dropout.active()) branch = branch * mask_tensor(dropout, *rows, x.size(1)).to(x.options());
   const torch::Tensor residual = x + branch;

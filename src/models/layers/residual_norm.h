@@ -20,9 +20,9 @@ struct NormWeights {
 
 // x, h [N, C]; bias [C]. Each result may go unused. h may be in lower precision (autocast); sums are in x's type.
 ResidualNorm residual_norm(const torch::Tensor& x, const torch::Tensor& h, const torch::Tensor& bias, const Rows& rows,
-                           const RowDropout& dropout, const NormWeights& norm);
+                           const DropoutDraw& dropout, const NormWeights& norm);
 // The same by LibTorch's operators, for the tests and for other devices.
 ResidualNorm residual_norm_plain(const torch::Tensor& x, const torch::Tensor& h, const torch::Tensor& bias,
-                                 const Rows& rows, const RowDropout& dropout, const NormWeights& norm);
+                                 const Rows& rows, const DropoutDraw& dropout, const NormWeights& norm);
 
 }  // namespace redline::models

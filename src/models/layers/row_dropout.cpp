@@ -4,22 +4,11 @@
 
 #include <immintrin.h>
 
-#include "task/keyed_dropout.h"
-#include "task/keyed_random.h"
 #include "task/philox_avx2.h"
 
 namespace redline::models {
 
-RowDropout row_dropout(const task::Context& ctx, double p, std::string_view operation) {
-  RowDropout dropout;
-  if (!ctx.training() || p == 0.0) return dropout;
-  dropout.key = task::operation_key(ctx.seed(), ctx.step(), operation);
-  dropout.threshold = task::dropout_threshold(p);
-  dropout.scale = 65536.0f / static_cast<float>(65536 - dropout.threshold);
-  return dropout;
-}
-
-void fill_mask_plain(const RowDropout& dropout, uint64_t sample, uint64_t first, int64_t count, float* out) {
+void fill_mask_plain(const DropoutDraw& dropout, uint64_t sample, uint64_t first, int64_t count, float* out) {
   uint32_t words[4] = {};
   for (int64_t i = 0; i < count; ++i) {
     const uint64_t element = first + static_cast<uint64_t>(i);
@@ -32,16 +21,14 @@ void fill_mask_plain(const RowDropout& dropout, uint64_t sample, uint64_t first,
 
 namespace {
 
-__attribute__((target("avx2"))) void fill_mask_avx2(const RowDropout& dropout, uint64_t sample, uint64_t first,
+__attribute__((target("avx2"))) void fill_mask_avx2(const DropoutDraw& dropout, uint64_t sample, uint64_t first,
                                                     int64_t count, float* out) {
   const task::avx2::RoundKeys keys(dropout.key);
   const __m256i threshold = _mm256_set1_epi16(static_cast<int16_t>(dropout.threshold));
   const __m256 scale = _mm256_set1_ps(dropout.scale);
   for (int64_t i = 0; i < count; i += 32) {
     __m256i even, odd;
-    task::avx2::four_blocks(keys, sample, (first + static_cast<uint64_t>(i)) / 8, even, odd);
-    even = _mm256_cmpeq_epi16(_mm256_max_epu16(even, threshold), even);
-    odd = _mm256_cmpeq_epi16(_mm256_max_epu16(odd, threshold), odd);
+    task::avx2::four_keep_masks(keys, sample, (first + static_cast<uint64_t>(i)) / 8, threshold, even, odd);
     const __m128i parts[4] = {_mm256_castsi256_si128(even), _mm256_castsi256_si128(odd),
                               _mm256_extracti128_si256(even, 1), _mm256_extracti128_si256(odd, 1)};
     for (int part = 0; part < 4; ++part) {
@@ -53,14 +40,14 @@ __attribute__((target("avx2"))) void fill_mask_avx2(const RowDropout& dropout, u
 
 }  // namespace
 
-void fill_mask(const RowDropout& dropout, uint64_t sample, uint64_t first, int64_t count, float* out) {
+void fill_mask(const DropoutDraw& dropout, uint64_t sample, uint64_t first, int64_t count, float* out) {
   if (first % 8 == 0 && task::best_random_path() == task::RandomPath::kVector)
     fill_mask_avx2(dropout, sample, first, count, out);
   else
     fill_mask_plain(dropout, sample, first, count, out);
 }
 
-torch::Tensor mask_tensor(const RowDropout& dropout, const PackedRows& rows, int64_t width) {
+torch::Tensor mask_tensor(const DropoutDraw& dropout, const PackedRows& rows, int64_t width) {
   const int64_t padded = (width + 31) / 32 * 32;  // fill_mask writes whole groups
   torch::Tensor mask = torch::ones({rows.num_rows(), padded}, torch::kFloat32);
   if (dropout.active()) {

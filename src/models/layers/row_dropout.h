@@ -4,36 +4,20 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
-#include "core/philox.h"
 #include "models/layers/packed_rows.h"
-#include "task/context.h"
+#include "task/keyed_random.h"
 
 namespace redline::models {
 
-struct RowDropout {
-  PhiloxKey key;
-  uint32_t threshold = 0;  // 16-bit draws below it are dropped; 0 = off
-  float scale = 1.0f;
-  bool active() const { return threshold != 0; }
-};
-
-// Off outside training and for p = 0.
-RowDropout row_dropout(const task::Context& ctx, double p, std::string_view operation);
+using task::attention_element, task::DropoutDraw;
 
 // Multipliers (0 or scale) of elements [first, first + count) of a sample; `out` holds at least count rounded up to 32.
-void fill_mask(const RowDropout& dropout, uint64_t sample, uint64_t first, int64_t count, float* out);
+void fill_mask(const DropoutDraw& dropout, uint64_t sample, uint64_t first, int64_t count, float* out);
 // The plain twin, one element at a time; same bits.
-void fill_mask_plain(const RowDropout& dropout, uint64_t sample, uint64_t first, int64_t count, float* out);
+void fill_mask_plain(const DropoutDraw& dropout, uint64_t sample, uint64_t first, int64_t count, float* out);
 
 // [N, width] of multipliers: what a reference without fusion multiplies by.
-torch::Tensor mask_tensor(const RowDropout& dropout, const PackedRows& rows, int64_t width);
-
-// Element address of attention weight (head, query i, key j = 0) inside a sample.
-inline uint64_t attention_element(int64_t head, int64_t query) {
-  constexpr int kExtentBits = 21;  // task::KeyLayout::kPaddedExtent
-  return ((static_cast<uint64_t>(head) << kExtentBits) + static_cast<uint64_t>(query)) << kExtentBits;
-}
+torch::Tensor mask_tensor(const DropoutDraw& dropout, const PackedRows& rows, int64_t width);
 
 }  // namespace redline::models

@@ -5,8 +5,8 @@
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <vector>
 
 namespace redline::models {
 
@@ -25,30 +25,33 @@ void for_each_row_block(int64_t rows, int64_t width, const Body& body) {
   at::parallel_for(0, rows, grain, [&](int64_t begin, int64_t end) { body(begin, end, at::get_thread_num()); });
 }
 
-// Partial sums over rows, one line of `lines * width` per thread.
+// Sums over rows, `lines` of them side by side: each thread adds to its own, and total() adds those in thread order.
 template <class T>
 class ColumnSums {
  public:
-  ColumnSums(int64_t lines, int64_t width)
+  explicit ColumnSums(int64_t width, int64_t lines = 1)
       : lines_(lines),
         width_(width),
-        slots_(at::get_num_threads()),
-        values_(static_cast<size_t>(lines * width * slots_), T(0)) {}
-  T* line(int64_t slot, int64_t index) { return values_.data() + (slot * lines_ + index) * width_; }
-  torch::Tensor total(int64_t index, const torch::TensorOptions& options) {
-    torch::Tensor out = torch::empty({width_}, options);
+        partial_(torch::zeros({at::get_num_threads(), lines, width}, c10::CppTypeToScalarType<T>::value)),
+        values_(partial_.mutable_data_ptr<T>()) {}
+  T* line(int64_t slot, int64_t index) { return values_ + (slot * lines_ + index) * width_; }
+  T* local(int64_t index = 0) { return line(at::get_thread_num(), index); }  // of the thread that asks
+  torch::Tensor total(int64_t index = 0) {
+    torch::Tensor out = torch::empty({width_}, partial_.options());
     T* to = out.mutable_data_ptr<T>();
     std::copy_n(line(0, index), width_, to);
-    for (int64_t slot = 1; slot < slots_; ++slot) {
+    for (int64_t slot = 1; slot < partial_.size(0); ++slot) {
       const T* from = line(slot, index);
       for (int64_t c = 0; c < width_; ++c) to[c] += from[c];
     }
     return out;
   }
+  torch::Tensor parts(int64_t index = 0) const { return partial_.select(1, index); }  // [threads, width]
 
  private:
-  int64_t lines_, width_, slots_;
-  std::vector<T> values_;
+  int64_t lines_, width_;
+  torch::Tensor partial_;  // [threads, lines, width]
+  T* values_;
 };
 
 }  // namespace redline::models

@@ -100,11 +100,11 @@ struct LstmDecoderImpl : torch::nn::Module {
     const TeacherForcing forced = teacher_forcing(in);
     const TimeMajor order = time_major(*forced.rows, z);
     torch::Tensor x = packed_embedding({embed->weight, forced.inputs.index_select(0, order.index), {}, {}, 1.0},
-                                       order.rows, row_dropout(ctx, options.lstm.dropout_in, "decoder.dropout_in"));
+                                       order.rows, ctx.dropout_draw(options.lstm.dropout_in, "decoder.dropout_in"));
     x = at::cat({x, z.index_select(0, sequence_index(*order.rows, z))}, 1);
     const torch::Tensor c0 = at::linear(z.index_select(0, order.order), trans_linear->weight).unsqueeze(0);
     torch::Tensor h = std::get<0>(lstm->forward(x, order.batch_sizes, at::tanh(c0), c0));
-    const RowDropout dropout = row_dropout(ctx, options.lstm.dropout_out, "decoder.dropout_out");
+    const DropoutDraw dropout = ctx.dropout_draw(options.lstm.dropout_out, "decoder.dropout_out");
     if (dropout.active()) h = h * mask_tensor(dropout, *order.rows, h.size(1)).to(h.options());
     if (h.scalar_type() != torch::kFloat64) h = h.to(torch::kFloat32);
     const torch::Tensor nll = linear_cross_entropy(h, pred_linear->weight, forced.targets.index_select(0, order.index));

@@ -23,7 +23,4 @@ std::string dimensions_svg(const PosteriorPicture& picture);
 std::string history_png(const PosteriorPicture& picture);
 std::string dimensions_png(const PosteriorPicture& picture);
 
-// Round numbers for an axis: 2 to 6 ticks of 1, 2 or 5 times a power of ten that cover [low, high].
-std::vector<double> axis_ticks(double low, double high);
-
 }  // namespace redline::models::sequence_vae

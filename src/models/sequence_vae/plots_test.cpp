@@ -6,9 +6,6 @@
 
 #include <cmath>
 
-#include "models/sequence_vae/canvas.h"
-#include "models/sequence_vae/glyphs.h"
-
 namespace redline::models::sequence_vae {
 namespace {
 
@@ -94,29 +91,6 @@ TEST(Plots, PngDecodesToThePageWithInkOnIt) {
     EXPECT_GT(blue, 100u);
     EXPECT_GT(white, pixels.size() / 3 / 2);
   }
-}
-
-TEST(Plots, TicksAreRoundAndCoverTheRange) {
-  struct Row {
-    double low, high;
-    std::vector<double> ticks;
-  };
-  for (const Row& row : std::vector<Row>{{0, 4, {0, 1, 2, 3, 4}},
-                                         {0, 10, {0, 5, 10}},
-                                         {0, 0.1, {0, 0.05, 0.1}},
-                                         {-3, 5, {-4, -2, 0, 2, 4, 6}},
-                                         {7, 7, {6, 8, 10, 12, 14}}}) {
-    const std::vector<double> got = axis_ticks(row.low, row.high);
-    ASSERT_EQ(got.size(), row.ticks.size()) << row.low << " " << row.high;
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], row.ticks[i], 1e-9) << row.low << " " << row.high;
-  }
-}
-
-TEST(Canvas, LettersHavePicturesAndUnknownOnesAreBlank) {
-  for (char c : std::string("abcxyzABCXYZ0123456789.,:;()/%+-=<>_")) EXPECT_NE(glyph_rows(c), 0u) << c;
-  EXPECT_EQ(glyph_rows(' '), 0u);
-  EXPECT_EQ(glyph_rows('\x01'), 0u);
-  EXPECT_EQ(glyph_rows('-'), uint64_t{0x1f} << 15);
 }
 
 }  // namespace

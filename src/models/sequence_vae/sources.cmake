@@ -1,5 +1,5 @@
 list(APPEND MODELS_SOURCES
-  sequence_vae/aggressive.cpp sequence_vae/canvas_png.cpp sequence_vae/canvas_svg.cpp sequence_vae/collapse.cpp
+  sequence_vae/aggressive.cpp sequence_vae/collapse.cpp
   sequence_vae/free_bits.cpp sequence_vae/generate.cpp sequence_vae/history.cpp sequence_vae/kl_schedule.cpp
   sequence_vae/lstm.cpp sequence_vae/monitor.cpp sequence_vae/options.cpp sequence_vae/plots.cpp
   sequence_vae/posterior_statistics.cpp sequence_vae/posterior_window.cpp sequence_vae/sequence_model.cpp

@@ -62,7 +62,7 @@ struct StackImpl : torch::nn::Module {
   // x = tokens' embeddings (or projected vectors) + positions + the code's projection, then dropout.
   torch::Tensor embed_rows(const torch::Tensor& tokens, const torch::Tensor& vectors, const torch::Tensor& code,
                            const Rows& rows, task::Context& ctx) {
-    const RowDropout dropout = row_dropout(ctx, options.dropout, name + ".drop");
+    const DropoutDraw dropout = ctx.dropout_draw(options.dropout, name + ".drop");
     const double scale = std::sqrt(static_cast<double>(options.d_model));
     if (!embed.is_empty()) {
       const torch::Tensor& table = embed->weight;

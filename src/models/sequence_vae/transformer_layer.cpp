@@ -37,7 +37,7 @@ TransformerLayerImpl::TransformerLayerImpl(const LayerOptions& layer_options, co
 Stream TransformerLayerImpl::forward(const Stream& in, const Rows& rows, bool causal, const Norm& next,
                                      task::Context& ctx) {
   const torch::Tensor qkv = row_linear(in.input, self_attn->in_proj_weight, self_attn->in_proj_bias);
-  const AttentionOptions attention{options.heads, causal, row_dropout(ctx, options.dropout, path + ".self_attn")};
+  const AttentionOptions attention{options.heads, causal, ctx.dropout_draw(options.dropout, path + ".self_attn")};
   return after_attention(in.residual, packed_self_attention(qkv, rows, attention), rows, next, ctx);
 }
 
@@ -51,7 +51,7 @@ Stream TransformerLayerImpl::forward_last(const Stream& in, const Rows& rows, co
   const torch::Tensor q =
       row_linear(in.input.index_select(0, pick), weight.narrow(0, 0, width), bias.narrow(0, 0, width));
   const torch::Tensor kv = row_linear(in.input, weight.narrow(0, width, 2 * width), bias.narrow(0, width, 2 * width));
-  const AttentionOptions attention{options.heads, false, row_dropout(ctx, options.dropout, path + ".self_attn")};
+  const AttentionOptions attention{options.heads, false, ctx.dropout_draw(options.dropout, path + ".self_attn")};
   const torch::Tensor mixed = packed_last_attention(q, kv, last, rows, attention);
   return after_attention(in.residual.index_select(0, pick), mixed, last, next, ctx);
 }
@@ -62,13 +62,13 @@ Stream TransformerLayerImpl::after_attention(const torch::Tensor& residual, cons
   const bool first = options.norm_first;
   const Affine& out = self_attn->out_proj;
   const ResidualNorm middle =
-      residual_norm(residual, row_linear(mixed, out->weight), out->bias, rows, row_dropout(ctx, p, path + ".dropout1"),
+      residual_norm(residual, row_linear(mixed, out->weight), out->bias, rows, ctx.dropout_draw(p, path + ".dropout1"),
                     first ? norm2->weights() : norm1->weights());
   const torch::Tensor hidden = bias_activation(row_linear(middle.normed, linear1->weight), linear1->bias,
-                                               options.activation, rows, row_dropout(ctx, p, path + ".dropout"));
+                                               options.activation, rows, ctx.dropout_draw(p, path + ".dropout"));
   const ResidualNorm end =
       residual_norm(first ? middle.residual : middle.normed, row_linear(hidden, linear2->weight), linear2->bias, rows,
-                    row_dropout(ctx, p, path + ".dropout2"), first ? next->weights() : norm2->weights());
+                    ctx.dropout_draw(p, path + ".dropout2"), first ? next->weights() : norm2->weights());
   return {first ? end.residual : end.normed, end.normed};
 }
 

@@ -47,13 +47,9 @@ struct AttentionState {
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(per_head)); }
   int64_t length(int64_t b) const { return pass.lengths[static_cast<size_t>(b)]; }
   int64_t weights_at(int64_t b, int64_t h) const { return first[static_cast<size_t>(b)] + h * length(b) * length(b); }
-  // Dropout of row i of head h: the key of [B, H, T, T] with both T padded (task/keyed_random.h).
-  const uint16_t* bits(int64_t b, int64_t h, int64_t i, std::vector<uint16_t>& scratch) const {
-    constexpr int64_t kExtent = int64_t{1} << 21;
-    return attention_dropout.run(b, static_cast<uint64_t>((h * kExtent + i) * kExtent), length(b), scratch);
-  }
-  rows::Keep keep(const uint16_t* words) const {
-    return {words, attention_dropout.threshold(), attention_dropout.scale()};
+  // Dropout of the weights of row i of head h.
+  rows::Keep keep(int64_t b, int64_t h, int64_t i, std::vector<uint16_t>& scratch) const {
+    return attention_dropout.run(b, task::attention_element(h, i), length(b), scratch);
   }
 };
 
@@ -113,8 +109,7 @@ const float* dropped_weights(const HeadTask& t, const float* weights, std::vecto
   if (!t.s.attention_dropout.on()) return weights;
   buffer.resize(static_cast<size_t>(t.length * t.length));
   for (int64_t i = 0; i < t.length; ++i)
-    rows::drop_row(weights + i * t.length, t.s.keep(t.s.bits(t.b, t.h, i, words)), t.length,
-                   buffer.data() + i * t.length);
+    rows::drop_row(weights + i * t.length, t.s.keep(t.b, t.h, i, words), t.length, buffer.data() + i * t.length);
   return buffer.data();
 }
 
@@ -145,7 +140,7 @@ void score_gradient(const HeadTask& t, const float* weights, const float* g_cont
   float_nt(n, n, s.per_head, g_context, s.dim, t.v, 3 * s.dim, 0.0f, buffers.ds.data(), n);
   for (int64_t i = 0; i < n; ++i) {
     float* d = buffers.ds.data() + i * n;
-    if (s.attention_dropout.on()) rows::drop_row(d, s.keep(s.bits(t.b, t.h, i, buffers.words)), n, d);
+    if (s.attention_dropout.on()) rows::drop_row(d, s.keep(t.b, t.h, i, buffers.words), n, d);
     rows::softmax_row_backward(d, weights + i * n, s.scale(), n);  // hidden keys have weight 0, so their gradient is 0
   }
 }
@@ -204,8 +199,7 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
   ColumnSums out_bias(d), u_sum(d), v_sum(d), qkv_bias(3 * d), norm_w(d), norm_b(d);
   for_row_tiles(g.rows, kRowTile, [&](int64_t begin, int64_t end) {
     std::vector<uint16_t> words;
-    const rows::Keep keep{state.out_dropout.rows(begin, end, d, words), state.out_dropout.threshold(),
-                          state.out_dropout.scale()};
+    const rows::Keep keep = state.out_dropout.rows(begin, end, d, words);
     rows::scaled_drop(g.row(begin), keep, 1.0f, (end - begin) * d, row(gy, begin));
     rows::column_sums(row(gy, begin), end - begin, d, out_bias.local());
     TileGemm(state.type).nn(end - begin, d, d, row(gy, begin), d, out_operand, 0.0f, row(g_context, begin), d);
@@ -326,8 +320,7 @@ torch::Tensor attention_part(const LayerNorm& norm, const SelfAttention& a, cons
       std::vector<float> y(static_cast<size_t>((end - begin) * s.dim));
       std::vector<uint16_t> words;
       TileGemm(s.type).nt(end - begin, s.dim, s.dim, row(context, begin), s.dim, operand, 0.0f, y.data(), s.dim);
-      const rows::Keep keep{s.out_dropout.rows(begin, end, s.dim, words), s.out_dropout.threshold(),
-                            s.out_dropout.scale()};
+      const rows::Keep keep = s.out_dropout.rows(begin, end, s.dim, words);
       rows::residual_drop(in.row(begin), y.data(), values(a->linear_out->bias), keep, 1.0f, end - begin, s.dim,
                           row(out, begin, s.dim));
     });

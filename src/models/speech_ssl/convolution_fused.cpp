@@ -93,7 +93,7 @@ variable_list ConvolutionBackward::apply(variable_list&& grads) {
   ColumnSums bias2(d), g_sum(d), gx_sum(d);
   for_row_tiles(g.rows, kRowTile, [&](int64_t begin, int64_t end) {
     std::vector<uint16_t> words;
-    const rows::Keep keep{s.dropout.rows(begin, end, d, words), s.dropout.threshold(), s.dropout.scale()};
+    const rows::Keep keep = s.dropout.rows(begin, end, d, words);
     rows::scaled_drop(g.row(begin), keep, 1.0f, (end - begin) * d, row(gy, begin));
     rows::column_sums(row(gy, begin), end - begin, d, bias2.local());
     TileGemm(s.type).nn(end - begin, d, d, row(gy, begin), d, operand2, 0.0f, row(gn, begin), d);
@@ -247,7 +247,7 @@ torch::Tensor convolution_part(const LayerNorm& norm, const Convolution& conv, c
       std::vector<uint16_t> words;
       rows::affine_swish(row(y, begin), values(scale), values(shift), count, d, activation.data());
       TileGemm(s.type).nt(count, d, d, activation.data(), d, operand2, 0.0f, product.data(), d);
-      const rows::Keep keep{s.dropout.rows(begin, end, d, words), s.dropout.threshold(), s.dropout.scale()};
+      const rows::Keep keep = s.dropout.rows(begin, end, d, words);
       rows::residual_drop(in.row(begin), product.data(), values(conv->pointwise_conv2->bias), keep, 1.0f, count, d,
                           row(out, begin, d));
     });

@@ -52,15 +52,11 @@ variable_list FeedForwardBackward::apply(variable_list&& grads) {
     const int64_t count = end - begin;
     float *tile_gy = row(gy, begin), *tile_x = row(x, begin), *tile_gh = row(gh, begin),
           *tile_a = row(activation, begin);
-    rows::scaled_drop(
-        g.row(begin),
-        {state.out_dropout.rows(begin, end, dim, bits), state.out_dropout.threshold(), state.out_dropout.scale()},
-        static_cast<float>(state.factor), count * dim, tile_gy);
+    rows::scaled_drop(g.row(begin), state.out_dropout.rows(begin, end, dim, bits), static_cast<float>(state.factor),
+                      count * dim, tile_gy);
     rows::column_sums(tile_gy, count, dim, bias2.local());
     gemm.nn(count, width, dim, tile_gy, dim, operand2, 0.0f, tile_gh, width);
-    rows::swish_drop_backward(tile_gh, row(hidden, begin),
-                              {state.hidden_dropout.rows(begin, end, width, bits), state.hidden_dropout.threshold(),
-                               state.hidden_dropout.scale()},
+    rows::swish_drop_backward(tile_gh, row(hidden, begin), state.hidden_dropout.rows(begin, end, width, bits),
                               count * width, tile_a);
     rows::column_sums(tile_gh, count, width, bias1.local());
     gemm.nn(count, dim, width, tile_gh, width, operand1, 0.0f, gx.data(), dim);
@@ -108,15 +104,12 @@ torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, co
       rows::layer_norm(in.row(begin), count, dim, values(norm->weight), values(norm->bias), x.data(), row(mean, begin),
                        row(rstd, begin));
       gemm.nt(count, width, dim, x.data(), dim, operand1, 0.0f, h, width);
-      rows::bias_swish_drop(h, values(ff->linear1->bias),
-                            {state.hidden_dropout.rows(begin, end, width, bits), state.hidden_dropout.threshold(),
-                             state.hidden_dropout.scale()},
-                            count, width, activation.data());
+      rows::bias_swish_drop(h, values(ff->linear1->bias), state.hidden_dropout.rows(begin, end, width, bits), count,
+                            width, activation.data());
       gemm.nt(count, dim, width, activation.data(), width, operand2, 0.0f, x.data(), dim);
-      rows::residual_drop(
-          in.row(begin), x.data(), values(ff->linear2->bias),
-          {state.out_dropout.rows(begin, end, dim, bits), state.out_dropout.threshold(), state.out_dropout.scale()},
-          static_cast<float>(factor), count, dim, row(out, begin, dim));
+      rows::residual_drop(in.row(begin), x.data(), values(ff->linear2->bias),
+                          state.out_dropout.rows(begin, end, dim, bits), static_cast<float>(factor), count, dim,
+                          row(out, begin, dim));
     });
     if (node) {
       node->state = std::move(state);

@@ -1,16 +1,6 @@
 #include "models/speech_ssl/fused_parts.h"
 
-#include <ATen/Parallel.h>
-
 namespace redline::models::speech {
-
-namespace fused {
-
-ColumnSums::ColumnSums(int64_t columns) : partial_(torch::zeros({at::get_num_threads(), columns})) {}
-float* ColumnSums::local() { return partial_.mutable_data_ptr<float>() + at::get_thread_num() * partial_.size(1); }
-torch::Tensor ColumnSums::total() const { return partial_.size(0) == 1 ? partial_[0].clone() : partial_.sum(0); }
-
-}  // namespace fused
 
 namespace {
 

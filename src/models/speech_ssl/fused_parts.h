@@ -1,12 +1,12 @@
-// What the fused parts of a Conformer layer share: rows of a [B, T, D] tensor, sums over rows made by several threads,
-// and the entry points themselves (the dispatch is in fused_parts.cpp).
+// What the fused parts of a Conformer layer share: rows of a [B, T, D] tensor, and the entry points themselves (the
+// dispatch is in fused_parts.cpp).
 #pragma once
 
 #include <torch/torch.h>
 
 #include <string>
-#include <vector>
 
+#include "models/layers/row_kernels.h"
 #include "models/speech_ssl/conformer.h"
 
 namespace redline::models::speech::fused {
@@ -31,15 +31,12 @@ inline const float* row(const torch::Tensor& matrix, int64_t i) {
 }
 inline const float* values(const torch::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; }
 
-// Column sums kept per thread and added in thread order, so that a fixed thread count gives fixed bits.
-class ColumnSums {
+// These sums are added by LibTorch's sum, which takes another order, so gives other bits, than thread by thread when
+// there are many threads. Runs made before must stay repeatable.
+class ColumnSums : public models::ColumnSums<float> {
  public:
-  explicit ColumnSums(int64_t columns);
-  float* local();
-  torch::Tensor total() const;
-
- private:
-  torch::Tensor partial_;  // [threads, columns]
+  using models::ColumnSums<float>::ColumnSums;
+  torch::Tensor total() const { return parts().sum(0); }
 };
 
 torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, const torch::Tensor& r, double factor,

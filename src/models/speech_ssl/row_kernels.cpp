@@ -7,30 +7,25 @@
 
 #include "models/layers/simd_clones.h"
 #include "models/layers/vector_math.h"
-#include "task/keyed_dropout.h"
-#include "task/keyed_random.h"
 
 namespace redline::models::speech::rows {
 
-Dropout::Dropout(const task::Context& ctx, double p, std::string_view operation, int64_t time) : time_(time) {
-  if (!ctx.training() || p == 0.0) return;
-  threshold_ = task::dropout_threshold(p);
-  scale_ = 65536.0f / static_cast<float>(65536 - threshold_);
-  key_ = task::operation_key(ctx.seed(), ctx.step(), operation);
-  samples_.assign(ctx.sample_ids().begin(), ctx.sample_ids().end());
+Dropout::Dropout(const task::Context& ctx, double p, std::string_view operation, int64_t time)
+    : draw_(ctx.dropout_draw(p, operation)), time_(time) {
+  if (on()) samples_.assign(ctx.sample_ids().begin(), ctx.sample_ids().end());
 }
 
-const uint16_t* Dropout::run(int64_t clip, uint64_t first, int64_t count, std::vector<uint16_t>& scratch) const {
-  if (!on()) return nullptr;
+Keep Dropout::run(int64_t clip, uint64_t first, int64_t count, std::vector<uint16_t>& scratch) const {
+  if (!on()) return {nullptr, 0, 1.0f};
   const int64_t blocks = (count + 7) / 8;
   scratch.resize(static_cast<size_t>(blocks * 8));
-  task::philox_words(key_, samples_[static_cast<size_t>(clip)], first / 8, blocks,
+  task::philox_words(draw_.key, samples_[static_cast<size_t>(clip)], first / 8, blocks,
                      reinterpret_cast<uint32_t*>(scratch.data()), task::best_random_path());
-  return scratch.data();
+  return {scratch.data(), draw_.threshold, draw_.scale};
 }
 
-const uint16_t* Dropout::rows(int64_t begin, int64_t end, int64_t columns, std::vector<uint16_t>& scratch) const {
-  if (!on()) return nullptr;
+Keep Dropout::rows(int64_t begin, int64_t end, int64_t columns, std::vector<uint16_t>& scratch) const {
+  if (!on()) return {nullptr, 0, 1.0f};
   scratch.resize(static_cast<size_t>((end - begin) * columns + 16));
   std::vector<uint16_t> words;
   for (int64_t row = begin; row < end;) {
@@ -38,15 +33,15 @@ const uint16_t* Dropout::rows(int64_t begin, int64_t end, int64_t columns, std::
     const int64_t first = (row - clip * time_) * columns, count = (stop - row) * columns, skipped = first % 8;
     uint16_t* target = scratch.data() + (row - begin) * columns;
     if (skipped == 0 && count % 8 == 0) {
-      task::philox_words(key_, samples_[static_cast<size_t>(clip)], static_cast<uint64_t>(first / 8), count / 8,
+      task::philox_words(draw_.key, samples_[static_cast<size_t>(clip)], static_cast<uint64_t>(first / 8), count / 8,
                          reinterpret_cast<uint32_t*>(target), task::best_random_path());
     } else {
-      const uint16_t* source = run(clip, static_cast<uint64_t>(first - skipped), count + skipped, words);
-      std::memcpy(target, source + skipped, static_cast<size_t>(count) * sizeof(uint16_t));
+      const Keep source = run(clip, static_cast<uint64_t>(first - skipped), count + skipped, words);
+      std::memcpy(target, source.bits + skipped, static_cast<size_t>(count) * sizeof(uint16_t));
     }
     row = stop;
   }
-  return scratch.data();
+  return {scratch.data(), draw_.threshold, draw_.scale};
 }
 
 namespace {

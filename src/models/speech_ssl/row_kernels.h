@@ -7,36 +7,31 @@
 #include <string_view>
 #include <vector>
 
-#include "core/philox.h"
 #include "task/context.h"
 
 namespace redline::models::speech::rows {
-
-// The same draws as task::Context::dropout for [B, T, columns] (or one row of [B, H, T, T]), as raw words.
-class Dropout {
- public:
-  Dropout() = default;
-  Dropout(const task::Context& ctx, double p, std::string_view operation, int64_t time);
-  bool on() const { return threshold_ != 0; }
-  uint32_t threshold() const { return threshold_; }
-  float scale() const { return scale_; }
-  // Words of rows [begin, end) of the flattened [B * T, columns]; null when off.
-  const uint16_t* rows(int64_t begin, int64_t end, int64_t columns, std::vector<uint16_t>& scratch) const;
-  // Words of elements [first, first + count) of one clip; first must be a multiple of 8.
-  const uint16_t* run(int64_t clip, uint64_t first, int64_t count, std::vector<uint16_t>& scratch) const;
-
- private:
-  PhiloxKey key_;
-  uint32_t threshold_ = 0;
-  float scale_ = 1.0f;
-  int64_t time_ = 0;
-  std::vector<uint64_t> samples_;
-};
 
 struct Keep {
   const uint16_t* bits;
   uint32_t threshold;
   float scale;
+};
+
+// The same draws as task::Context::dropout for [B, T, columns] (or one row of [B, H, T, T]), as raw words in `scratch`.
+class Dropout {
+ public:
+  Dropout() = default;
+  Dropout(const task::Context& ctx, double p, std::string_view operation, int64_t time);
+  bool on() const { return draw_.active(); }
+  // Of rows [begin, end) of the flattened [B * T, columns].
+  Keep rows(int64_t begin, int64_t end, int64_t columns, std::vector<uint16_t>& scratch) const;
+  // Of elements [first, first + count) of one clip; first must be a multiple of 8.
+  Keep run(int64_t clip, uint64_t first, int64_t count, std::vector<uint16_t>& scratch) const;
+
+ private:
+  task::DropoutDraw draw_;
+  int64_t time_ = 0;
+  std::vector<uint64_t> samples_;
 };
 
 void layer_norm(const float* x, int64_t num_rows, int64_t n, const float* weight, const float* bias, float* out,

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/memory_file_ops.h"
+#include "core/testing/memory_file_ops.h"
 #include "train/checkpoint/block_reader.h"
 
 namespace redline::train {

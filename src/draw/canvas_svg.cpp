@@ -1,27 +1,11 @@
 #include <fmt/format.h>
 
-#include "models/sequence_vae/canvas.h"
+#include "draw/canvas.h"
+#include "draw/escape.h"
 
-namespace redline::models::sequence_vae {
+namespace redline::draw {
 
 namespace {
-
-std::string svg_escaped(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (static_cast<unsigned char>(c) >= 0x20)
-      out += c;
-  }
-  return out;
-}
 
 std::string svg_color(const char* what, Color c) {
   std::string out = fmt::format("{}=\"#{:02x}{:02x}{:02x}\"", what, c.red, c.green, c.blue);
@@ -37,7 +21,7 @@ class SvgCanvas : public Canvas {
         "role=\"img\" "
         "font-family=\"system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, "
         "sans-serif\">\n<title>{2}</title>\n",
-        width, height, svg_escaped(title));
+        width, height, escape_html(title));
   }
   void rectangle(Point corner, double width, double height, Color fill) override {
     body_ += fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" {}/>\n", corner.x,
@@ -60,7 +44,7 @@ class SvgCanvas : public Canvas {
     const char* anchor = style.anchor == Anchor::Start ? "start" : style.anchor == Anchor::Middle ? "middle" : "end";
     body_ += fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" font-size=\"{:g}\" text-anchor=\"{}\" {}{}>{}</text>\n", at.x,
                          at.y, style.size, anchor, svg_color("fill", style.color),
-                         style.bold ? " font-weight=\"600\"" : "", svg_escaped(words));
+                         style.bold ? " font-weight=\"600\"" : "", escape_html(words));
   }
   std::string finish() override { return body_ + "</svg>\n"; }
 
@@ -74,4 +58,4 @@ std::unique_ptr<Canvas> make_svg(double width, double height, const std::string&
   return std::make_unique<SvgCanvas>(width, height, title);
 }
 
-}  // namespace redline::models::sequence_vae
+}  // namespace redline::draw

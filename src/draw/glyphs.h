@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace redline::models::sequence_vae {
+namespace redline::draw {
 
 struct Glyph {
   char letter;
@@ -34,4 +34,4 @@ inline uint64_t glyph_rows(char letter) {
   return 0;  // a space, and whatever has no picture
 }
 
-}  // namespace redline::models::sequence_vae
+}  // namespace redline::draw

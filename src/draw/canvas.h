@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace redline::models::sequence_vae {
+namespace redline::draw {
 
 struct Color {
   uint8_t red = 0, green = 0, blue = 0;
@@ -39,4 +39,4 @@ std::unique_ptr<Canvas> make_svg(double width, double height, const std::string&
 // `scale` pixels per point.
 std::unique_ptr<Canvas> make_png(double width, double height, int scale = 2);
 
-}  // namespace redline::models::sequence_vae
+}  // namespace redline::draw

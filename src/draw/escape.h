@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace redline::report {
+namespace redline::draw {
 
 // For element content and quoted attributes; control characters become visible text.
 std::string escape_html(std::string_view text);
 
-}  // namespace redline::report
+}  // namespace redline::draw

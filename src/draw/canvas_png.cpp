@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "models/sequence_vae/canvas.h"
-#include "models/sequence_vae/glyphs.h"
+#include "draw/canvas.h"
+#include "draw/glyphs.h"
 
-namespace redline::models::sequence_vae {
+namespace redline::draw {
 
 namespace {
 
@@ -133,4 +133,4 @@ std::unique_ptr<Canvas> make_png(double width, double height, int scale) {
   return std::make_unique<PngCanvas>(width, height, scale);
 }
 
-}  // namespace redline::models::sequence_vae
+}  // namespace redline::draw

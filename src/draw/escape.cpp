@@ -1,8 +1,8 @@
-#include "report/escape.h"
+#include "draw/escape.h"
 
 #include "core/strings.h"
 
-namespace redline::report {
+namespace redline::draw {
 
 std::string escape_html(std::string_view text) {
   std::string safe;
@@ -30,4 +30,4 @@ std::string escape_html(std::string_view text) {
   return safe;
 }
 
-}  // namespace redline::report
+}  // namespace redline::draw

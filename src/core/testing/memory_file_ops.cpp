@@ -1,5 +1,5 @@
 // See memory_file_ops.h for the model of a crash.
-#include "core/memory_file_ops.h"
+#include "core/testing/memory_file_ops.h"
 
 #include "core/error.h"
 #include "core/strings.h"
