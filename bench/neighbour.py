@@ -23,7 +23,7 @@ def steps_per_second(record, warm_up):
     data = record.read_bytes()[HEADER:]
     rows = numpy.frombuffer(data[:len(data) // ROW.itemsize * ROW.itemsize], ROW)
     rows = rows[rows["step"] > warm_up] if len(rows) > warm_up else rows[1:] if len(rows) > 1 else rows
-    return len(rows) / ((rows["begin"][-1] + rows["wall"][-1] - rows["begin"][0]) * 1e-9)
+    return float(len(rows) / ((rows["begin"][-1] + rows["wall"][-1] - rows["begin"][0]) * 1e-9))
 
 
 def run_together(redline, words, folder, jobs, steps, warm_up, seconds, settings):
