@@ -21,9 +21,9 @@ struct TaskEntry {
   std::function<bool(const config::Node& request)> recognises;
   // Names of the reference project <-> ours, for `redline convert`; identity when empty.
   std::function<std::string(const std::string& reference_name)> from_reference_name;
-  std::vector<GuideClaim> guide_claims;  // docs/guides_claims.json has them row by row with their guide
+  std::vector<GuideClaim> guide_claims{};  // docs/guides_claims.json has them row by row with their guide
   // Paths of the options that say how often the task's monitor looks and draws; empty when it has none.
-  std::string monitor_option, monitor_plot_option;
+  std::string monitor_option{}, monitor_plot_option{};
 };
 
 class Registry {
