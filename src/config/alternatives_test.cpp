@@ -83,7 +83,7 @@ TEST_F(AlternativesTest, ABaseAPresetAndMarkersFollowTheSameRule) {
   const std::string file = "train: {manifest: a.json}\npresets: {made: {train.synth.num: 3}}\n";
   EXPECT_EQ(read(file, {}, "made"), "synth ");
   EXPECT_EQ(read(file, {"train.path=data"}, "made"), "path ");
-  EXPECT_EQ(read("train: {manifest: ???, synth: {num: 1}}\n", {}), "synth ") << "??? names nothing";
+  EXPECT_EQ(read("train:\n  manifest: ???\n  synth: {num: 1}\n", {}), "synth ") << "??? names nothing";
   EXPECT_EQ(read("train: {synth: {num: 5}}\n", {"train.manifest=null"}), "synth ") << "null replaces nothing";
 }
 

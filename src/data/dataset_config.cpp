@@ -98,9 +98,11 @@ void DatasetConfig::resolve(const MachineFacts& machine, int64_t run_seed) {
 }
 
 void DatasetConfig::check() const {
-  if (manifest_filepath.is_null() && path.is_null() && !synth)
+  const int kinds = (manifest_filepath.is_null() ? 0 : 1) + (path.is_null() ? 0 : 1) + (synth ? 1 : 0);
+  if (kinds == 0)
     throw ConfigError(
         "The data set names no data: give manifest_filepath (audio), path (Parquet, pictures, tars) or synth.");
+  if (kinds > 1) throw ConfigError("Give one of manifest_filepath, path and synth, not several.");
   if (num_workers.value() < 0 || num_workers.value() > kMaxWorkers)
     throw ConfigError("num_workers must be between 0 and 64.");
   if (batch_size.value() == 0 && !batch_duration && !batch_tokens)
