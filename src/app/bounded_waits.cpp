@@ -16,7 +16,7 @@
 namespace {
 
 // Chosen on the sequence VAE between 0 and libgomp's own 300000, alone and beside a neighbour; held on both tasks.
-char bounded[] = "GOMP_SPINCOUNT=1000";
+char bounded[] = "GOMP_SPINCOUNT=1500";
 
 bool names(const char* entry, const char* variable) {
   const size_t length = std::strlen(variable);
