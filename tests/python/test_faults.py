@@ -11,22 +11,14 @@ import subprocess
 import time
 
 import pytest
+from test_chaos import JOB as TINY
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REDLINE = os.environ.get("REDLINE", str(ROOT / "build/redline"))
 SLOW = os.environ.get("REDLINE_SLOW") == "1"
 
-JOB = """
-name: tiny
-task: sequence_vae
-model:
-  {vocab_size: 50, d_model: 32, n_heads: 2, d_ff: 64, n_encoder_layers: 1, n_decoder_layers: 1, latent_dim: 4, dropout: 0.1, max_sequence_length: 40,
-   train_ds: {synth: {kind: sequences, num: 400, seed: 1, vocab_size: 50, median_length: 15, max_length: 40}, columns: [tokens], batch_size: 8,
-              num_workers: 1, shuffle: true, max_sequence_length: 40},
-   validation_ds: {synth: {kind: sequences, num: 64, seed: 2, vocab_size: 50, median_length: 15, max_length: 40}, columns: [tokens], batch_size: 16,
-                   num_workers: 1, max_sequence_length: 40},
-   optim: {name: adamw, lr: 1.0e-3, sched: {name: CosineAnnealing, warmup_steps: 5, min_lr: 1.0e-5}}}
-trainer: {max_steps: 24, log_every_n_steps: 2, intra_op_threads: 1, enable_progress_bar: false}
+# The job of the kills, shorter, and with saves whose disk calls come in the same order each time.
+JOB = TINY[:TINY.index("trainer:")] + """trainer: {max_steps: 24, log_every_n_steps: 2, intra_op_threads: 1, enable_progress_bar: false}
 exp_manager: {checkpoint_callback_params: {every_n_train_steps: 6, async: false}}
 """
 
