@@ -16,10 +16,10 @@
 #include "data/codecs/audio_writer.h"
 #include "data/codecs/image.h"
 #include "data/codecs/image_writer.h"
-#include "data/parquet_source.h"
-#include "data/resample.h"
+#include "data/parquet/parquet_source.h"
+#include "data/audio/resample.h"
 #include "data/synth.h"
-#include "data/synth_voice.h"
+#include "data/synth/synth_voice.h"
 
 namespace {
 

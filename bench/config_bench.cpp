@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "config/example_job.h"
+#include "config/testing/example_job.h"
 #include "core/file_ops.h"
 
 namespace {

@@ -13,7 +13,7 @@
 #include "core/file_ops.h"
 #include "core/time.h"
 #include "data/codecs/audio.h"
-#include "data/manifest.h"
+#include "data/audio/manifest.h"
 
 using namespace redline;
 

@@ -6,7 +6,7 @@
 
 #include "core/philox.h"
 #include "core/time.h"
-#include "data/plan.h"
+#include "data/plan/plan.h"
 #include "data/step_split.h"
 
 using namespace redline;

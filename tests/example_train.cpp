@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "device/machine.h"
-#include "train/run/training_run.h"
+#include "train/training_run.h"
 #include "train/testing/example_task.h"
 
 namespace redline {

@@ -10,8 +10,8 @@
 #include "device/machine.h"
 #include "models/register.h"
 #include "models/speech_ssl/preprocessor.h"
-#include "train/run/probe.h"
-#include "train/safetensors.h"
+#include "train/probe.h"
+#include "train/files/safetensors.h"
 
 namespace redline {
 namespace {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/sequence_vae/task.h"
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 namespace redline {
 namespace {

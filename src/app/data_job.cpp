@@ -4,8 +4,8 @@
 #include "core/strings.h"
 #include "device/machine.h"
 #include "models/register.h"
-#include "train/job/job.h"
-#include "train/run/training_run.h"
+#include "train/job.h"
+#include "train/training_run.h"
 
 namespace redline::app {
 

@@ -19,7 +19,7 @@
 #include "measure/machine_json.h"
 #include "models/register.h"
 #include "report/page.h"
-#include "train/run/training_run.h"
+#include "train/training_run.h"
 
 namespace redline::app {
 

@@ -11,7 +11,7 @@
 #include "doctor/observation.h"
 #include "doctor/selftest.h"
 #include "report/page.h"
-#include "train/run/trial.h"
+#include "train/trial.h"
 #include "tune/objective.h"
 
 namespace redline::app {

@@ -10,10 +10,10 @@
 #include "core/strings.h"
 #include "device/disk.h"
 #include "device/machine.h"
+#include "device/precision_choice.h"
 #include "device/profile.h"
 #include "device/threads.h"
 #include "measure/machine_json.h"
-#include "train/options/trainer_options.h"
 
 namespace redline::app {
 
@@ -56,9 +56,9 @@ device::RateReport read_rates(MachineAnswer& answer, const MachineArguments& arg
 
 // What 16-mixed means here is part of what a user must know to compare runs, so it is said with its reason.
 std::string precision_words(const MachineFacts& facts) {
-  const auto choice = train::choose_precision(train::Precision::Fp16Mixed, /*strict=*/false, facts, !facts.has_cuda);
+  const auto choice = device::choose_precision(Precision::Fp16Mixed, /*strict=*/false, facts, !facts.has_cuda);
   return fmt::format("trainer.precision 16-mixed runs as {} here: that follows the {}, never what was measured.",
-                     train::precision_name(choice.precision), facts.has_cuda ? "GPU" : "processor's units");
+                     precision_name(choice.precision), facts.has_cuda ? "GPU" : "processor's units");
 }
 
 MachineAnswer measure_machine(const MachineArguments& arguments) {

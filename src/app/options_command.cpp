@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "measure/metrics.h"
 #include "models/register.h"
-#include "train/job/job.h"
+#include "train/job.h"
 #include "train/run/run_observer.h"
 
 namespace redline::app {

@@ -10,9 +10,9 @@
 #include "core/strings.h"
 #include "device/machine.h"
 #include "models/register.h"
-#include "train/job/weights.h"
-#include "train/run/evaluate.h"
-#include "train/run/training_run.h"
+#include "train/evaluate.h"
+#include "train/training_run.h"
+#include "train/weights.h"
 
 namespace redline::app {
 

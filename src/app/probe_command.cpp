@@ -8,7 +8,7 @@
 #include "app/json_text.h"
 #include "device/machine.h"
 #include "models/register.h"
-#include "train/run/probe.h"
+#include "train/probe.h"
 
 namespace redline::app {
 

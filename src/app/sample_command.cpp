@@ -11,10 +11,10 @@
 #include "device/machine.h"
 #include "models/register.h"
 #include "models/sequence_vae/generate.h"
-#include "train/job/weights.h"
+#include "train/evaluate.h"
 #include "train/loop/batches.h"
-#include "train/run/evaluate.h"
-#include "train/run/training_run.h"
+#include "train/training_run.h"
+#include "train/weights.h"
 
 namespace redline::app {
 

@@ -13,8 +13,8 @@
 #include "device/machine.h"
 #include "device/profile.h"
 #include "models/register.h"
-#include "train/loop/signals.h"
-#include "train/run/training_run.h"
+#include "train/signals.h"
+#include "train/training_run.h"
 
 namespace redline::app {
 

@@ -17,7 +17,7 @@
 #include "models/register.h"
 #include "report/page.h"
 #include "report/tuned.h"
-#include "train/loop/signals.h"
+#include "train/signals.h"
 
 namespace redline::app {
 

@@ -1,7 +1,7 @@
 // Walks the tables and the request side by side: fills the objects, or reads them again after they were resolved.
-#include "config/canonical.h"
 #include "config/job.h"
-#include "config/messages.h"
+#include "config/request/canonical.h"
+#include "config/request/messages.h"
 #include "config/schema_index.h"
 
 namespace redline::config {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "config/example_job.h"
-#include "config/test_files.h"
+#include "config/testing/example_job.h"
+#include "config/testing/test_files.h"
 
 namespace redline::config {
 namespace {

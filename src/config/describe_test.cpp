@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "config/example_job.h"
+#include "config/testing/example_job.h"
 #include "core/strings.h"
 
 namespace redline::config {

@@ -156,7 +156,7 @@ struct Component {
   // Accepted `_target_` values (last dotted word is enough). A row named "_target_", if there is one, receives the
   // match.
   std::vector<std::string> targets;
-  // Each a list of rows or groups of which a job gives one (config/alternatives.h).
+  // Each a list of rows or groups of which a job gives one (config/request/alternatives.h).
   std::vector<std::vector<std::string>> alternatives;
   std::string shorthand;  // the row that a scalar in place of the map sets: `strategy: ddp` for `strategy: {name: ddp}`
   std::function<std::shared_ptr<void>()> make;  // an object with the defaults

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "config/fields.h"
-#include "config/messages.h"
+#include "config/request/messages.h"
 #include "core/strings.h"
 
 namespace redline::config::detail {

@@ -1,8 +1,8 @@
 // Types, ranges, units and choices of single values.
 #include <gtest/gtest.h>
 
-#include "config/example_job.h"
-#include "config/test_files.h"
+#include "config/testing/example_job.h"
+#include "config/testing/test_files.h"
 #include "config/yaml_writer.h"
 
 namespace redline::config {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "config/messages.h"
+#include "config/request/messages.h"
 #include "core/strings.h"
 
 namespace redline::config {

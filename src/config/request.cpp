@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <set>
 
-#include "config/alternatives.h"
-#include "config/canonical.h"
 #include "config/job.h"
-#include "config/limits.h"
-#include "config/messages.h"
-#include "config/overrides.h"
-#include "config/references.h"
+#include "config/request/alternatives.h"
+#include "config/request/canonical.h"
+#include "config/request/limits.h"
+#include "config/request/messages.h"
+#include "config/request/overrides.h"
+#include "config/request/references.h"
 #include "config/schema_index.h"
 #include "core/error.h"
 #include "core/strings.h"

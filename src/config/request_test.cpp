@@ -1,8 +1,8 @@
 // Files, bases, presets, aliases and flags: which layer wins, and what each mistake says.
 #include <gtest/gtest.h>
 
-#include "config/example_job.h"
-#include "config/test_files.h"
+#include "config/testing/example_job.h"
+#include "config/testing/test_files.h"
 
 namespace redline::config {
 namespace {

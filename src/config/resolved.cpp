@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "config/job.h"
-#include "config/messages.h"
+#include "config/request/messages.h"
 #include "config/yaml_writer.h"
 #include "core/check.h"
 #include "core/hash.h"

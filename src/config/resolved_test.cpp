@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "config/example_job.h"
-#include "config/test_files.h"
+#include "config/testing/example_job.h"
+#include "config/testing/test_files.h"
 
 namespace redline::config {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "config/messages.h"
+#include "config/request/messages.h"
 #include "core/check.h"
 #include "core/strings.h"
 

@@ -9,8 +9,8 @@
 #include <unordered_set>
 
 #include "config/job.h"
-#include "config/limits.h"
-#include "config/messages.h"
+#include "config/request/limits.h"
+#include "config/request/messages.h"
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/strings.h"

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "config/job.h"
-#include "config/limits.h"
-#include "config/test_files.h"
+#include "config/request/limits.h"
+#include "config/testing/test_files.h"
 
 namespace redline::config {
 namespace {

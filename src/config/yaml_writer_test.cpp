@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "config/job.h"
-#include "config/references.h"
+#include "config/request/references.h"
 
 namespace redline::config {
 namespace {

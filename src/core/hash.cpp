@@ -11,7 +11,7 @@
 #include <charconv>
 #include <type_traits>
 
-#include "core/hash_kernels.h"
+#include "core/detail/hash_kernels.h"
 
 namespace redline {
 

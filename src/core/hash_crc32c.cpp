@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "core/hash_kernels.h"
+#include "core/detail/hash_kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "core/hash_kernels.h"
+#include "core/detail/hash_kernels.h"
 #include "core/philox.h"
 
 namespace redline {

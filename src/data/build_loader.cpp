@@ -7,13 +7,13 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/audio_transforms.h"
-#include "data/image_transforms.h"
-#include "data/item_memory.h"
-#include "data/ordered_loader.h"
-#include "data/parquet_source.h"
-#include "data/sequence_transforms.h"
+#include "data/audio/audio_transforms.h"
+#include "data/images/image_transforms.h"
+#include "data/parquet/parquet_source.h"
+#include "data/parquet/sequence_transforms.h"
 #include "data/tensor_batch.h"
+#include "data/workers/item_memory.h"
+#include "data/workers/ordered_loader.h"
 
 namespace redline::data {
 

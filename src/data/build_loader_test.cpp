@@ -8,10 +8,10 @@
 #include <set>
 
 #include "core/error.h"
-#include "data/audio_testing.h"
+#include "data/audio/audio_testing.h"
 #include "data/codecs/image_writer.h"
-#include "data/engine_testing.h"
 #include "data/tensor_batch.h"
+#include "data/workers/engine_testing.h"
 
 namespace redline::data {
 namespace {

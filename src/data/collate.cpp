@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "data/stream_copy.h"
+#include "data/files/stream_copy.h"
 
 namespace redline::data {
 

@@ -4,9 +4,9 @@
 #include <span>
 #include <string>
 
-#include "data/batch_reader.h"
 #include "data/sample.h"
 #include "data/transform.h"
+#include "data/workers/batch_reader.h"
 
 namespace redline::data {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "data/engine_testing.h"
+#include "data/workers/engine_testing.h"
 
 namespace redline::data {
 namespace {
@@ -32,7 +32,7 @@ TEST(Collate, PadsToTheLongestAndGivesLengths) {
   EXPECT_EQ(batch.padded_items, 6);
 }
 
-// Long rows go another way (data/stream_copy.h): every byte is where the short way would put it.
+// Long rows go another way (data/files/stream_copy.h): every byte is where the short way would put it.
 TEST(Collate, LongRowsAreCopiedAndPaddedExactly) {
   std::vector<Sample> samples(3);
   const int64_t lengths[] = {40'001, 17, 65'537};

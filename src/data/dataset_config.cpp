@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/name_ranges.h"
+#include "data/audio/name_ranges.h"
 
 namespace redline::data {
 
@@ -82,11 +82,11 @@ void DatasetConfig::resolve(const MachineFacts& machine, int64_t run_seed) {
   if (shuffle_window.is_auto()) shuffle_window.set(8);
   if (num_workers.is_auto()) {
     // A GPU leaves the cores to the workers; on a CPU they share them with the arithmetic.
-    const int cores = std::max(1, machine.allowed_cpus);
+    const int cores = machine.cpus_of_rank();
     num_workers.set(machine.has_cuda ? std::min(cores, 16) : std::clamp(cores / 2, 1, 8));
-  } else if (num_workers.value() > std::max(1, machine.allowed_cpus)) {
+  } else if (num_workers.value() > machine.cpus_of_rank()) {
     log_warning_once("num_workers is " + std::to_string(num_workers.value()) + " but this process may use " +
-                     std::to_string(machine.allowed_cpus) + (machine.allowed_cpus == 1 ? " core" : " cores") +
+                     std::to_string(machine.cpus_of_rank()) + (machine.cpus_of_rank() == 1 ? " core" : " cores") +
                      ": more workers than cores only take turns.");
   }
   if (pin_memory && !machine.can_pin_memory) {

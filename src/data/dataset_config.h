@@ -9,7 +9,7 @@
 
 #include "config/fields.h"
 #include "core/machine_facts.h"
-#include "data/multi_speaker_noise.h"
+#include "data/audio/multi_speaker_noise.h"
 #include "data/synth.h"
 
 namespace redline::data {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "data/plan.h"
+#include "data/plan/plan.h"
 #include "data/sample.h"
 #include "data/source.h"
 #include "data/transform.h"

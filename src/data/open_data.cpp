@@ -3,13 +3,13 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/audio/manifest_source.h"
+#include "data/audio/tarred_source.h"
 #include "data/build_loader.h"
-#include "data/concat_source.h"
-#include "data/image_table.h"
-#include "data/manifest_source.h"
-#include "data/parquet_source.h"
-#include "data/tarred_source.h"
-#include "data/web_dataset_source.h"
+#include "data/images/image_table.h"
+#include "data/images/web_dataset_source.h"
+#include "data/parquet/parquet_source.h"
+#include "data/workers/concat_source.h"
 
 namespace redline::data {
 

@@ -9,10 +9,10 @@
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/strings.h"
-#include "data/manifest.h"
-#include "data/path_guard.h"
-#include "data/shuffle.h"
-#include "data/tar_writer.h"
+#include "data/audio/manifest.h"
+#include "data/files/path_guard.h"
+#include "data/plan/shuffle.h"
+#include "data/tar/tar_writer.h"
 
 namespace redline::data {
 

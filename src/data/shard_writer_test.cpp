@@ -5,10 +5,10 @@
 #include <set>
 
 #include "core/error.h"
-#include "data/audio_testing.h"
-#include "data/manifest_source.h"
-#include "data/tarred_source.h"
-#include "data/web_dataset_source.h"
+#include "data/audio/audio_testing.h"
+#include "data/audio/manifest_source.h"
+#include "data/audio/tarred_source.h"
+#include "data/images/web_dataset_source.h"
 
 namespace redline::data {
 namespace {

@@ -15,7 +15,7 @@
 
 namespace redline::data {
 
-// One bad sample is an outcome, not an error: it is named, counted and replaced (data/bad_samples.h).
+// One bad sample is an outcome, not an error: it is named, counted and replaced (data/workers/bad_samples.h).
 struct BadSample {
   std::string name;    // file, tar member or row, as the user knows it
   std::string reason;  // "truncated", "0 bytes", ...: one sentence

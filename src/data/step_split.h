@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "data/plan.h"
+#include "data/plan/plan.h"
 
 namespace redline::data {
 

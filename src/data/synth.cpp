@@ -20,7 +20,7 @@
 #include "core/own_folder.h"
 #include "core/run_threads.h"
 #include "core/strings.h"
-#include "data/synth_parts.h"
+#include "data/synth/synth_parts.h"
 
 namespace redline::data {
 

@@ -14,7 +14,7 @@
 #include "core/strings.h"
 #include "data/codecs/audio.h"
 #include "data/codecs/image.h"
-#include "data/parquet_source.h"
+#include "data/parquet/parquet_source.h"
 
 namespace redline::data {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "data/tar_header.h"
+#include "data/tar/tar_header.h"
 
 namespace redline::data {
 

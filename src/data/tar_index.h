@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/path_guard.h"
+#include "data/files/path_guard.h"
 
 namespace redline::data {
 

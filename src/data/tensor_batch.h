@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/batch_reader.h"
 #include "data/sample.h"
+#include "data/workers/batch_reader.h"
 
 namespace redline::data {
 

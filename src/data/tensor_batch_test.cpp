@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/time.h"
-#include "data/engine_testing.h"
+#include "data/workers/engine_testing.h"
 
 namespace redline::data {
 namespace {

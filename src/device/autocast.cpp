@@ -3,47 +3,24 @@
 
 #include <ATen/autocast_mode.h>
 
-#include "core/check.h"
-
 namespace redline::device {
 namespace {
 
 at::DeviceType torch_device(DeviceKind device) { return device == DeviceKind::Cuda ? at::kCUDA : at::kCPU; }
 
-at::ScalarType torch_type(FloatType type) {
-  switch (type) {
-    case FloatType::Fp32:
-      return at::kFloat;
-    case FloatType::Bf16:
-      return at::kBFloat16;
-    case FloatType::Fp16:
-      return at::kHalf;
-  }
-  REDLINE_CHECK(false, "every FloatType has a torch type");
-  return at::kFloat;
+at::ScalarType torch_type(Precision precision) {
+  return precision == Precision::Fp16Mixed ? at::kHalf : precision == Precision::Bf16Mixed ? at::kBFloat16 : at::kFloat;
 }
 
 }  // namespace
 
-std::string_view float_type_name(FloatType type) {
-  switch (type) {
-    case FloatType::Fp32:
-      return "fp32";
-    case FloatType::Bf16:
-      return "bf16";
-    case FloatType::Fp16:
-      return "fp16";
-  }
-  return "?";
-}
-
-AutocastScope::AutocastScope(DeviceKind device, FloatType type)
+AutocastScope::AutocastScope(DeviceKind device, Precision precision)
     : device_(device),
       was_enabled_(at::autocast::is_autocast_enabled(torch_device(device))),
       previous_type_(static_cast<int8_t>(at::autocast::get_autocast_dtype(torch_device(device)))) {
   at::autocast::increment_nesting();
-  at::autocast::set_autocast_enabled(torch_device(device), type != FloatType::Fp32);
-  if (type != FloatType::Fp32) at::autocast::set_autocast_dtype(torch_device(device), torch_type(type));
+  at::autocast::set_autocast_enabled(torch_device(device), precision != Precision::Fp32);
+  if (precision != Precision::Fp32) at::autocast::set_autocast_dtype(torch_device(device), torch_type(precision));
 }
 
 AutocastScope::~AutocastScope() {

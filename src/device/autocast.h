@@ -4,19 +4,23 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+
+#include "core/precision.h"
 
 namespace redline::device {
 
 enum class DeviceKind : uint8_t { Cpu, Cuda };
-enum class FloatType : uint8_t { Fp32, Bf16, Fp16 };
-std::string_view float_type_name(FloatType type);  // "fp32", "bf16", "fp16"
+// Of a torch::Device, which this header does not know.
+template <class Device>
+DeviceKind kind_of(const Device& device) {
+  return device.is_cuda() ? DeviceKind::Cuda : DeviceKind::Cpu;
+}
 
 // Fp32 switches autocast off inside (losses and geometry in fp32 within a mixed forward). The cache of cast weights is
 // dropped when the outermost scope ends: after an optimiser step it would hold old weights.
 class AutocastScope {
  public:
-  AutocastScope(DeviceKind device, FloatType type);
+  AutocastScope(DeviceKind device, Precision precision);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;
   AutocastScope& operator=(const AutocastScope&) = delete;

@@ -16,16 +16,16 @@ at::ScalarType product_type() {
 TEST(Autocast, ChoosesTheTypeOfMatrixProducts) {
   EXPECT_EQ(product_type(), at::kFloat);
   {
-    const AutocastScope scope(DeviceKind::Cpu, FloatType::Bf16);
+    const AutocastScope scope(DeviceKind::Cpu, Precision::Bf16Mixed);
     EXPECT_TRUE(autocast_enabled(DeviceKind::Cpu));
     EXPECT_EQ(product_type(), at::kBFloat16);
   }
   {
-    const AutocastScope scope(DeviceKind::Cpu, FloatType::Fp16);
+    const AutocastScope scope(DeviceKind::Cpu, Precision::Fp16Mixed);
     EXPECT_EQ(product_type(), at::kHalf);
   }
   {
-    const AutocastScope scope(DeviceKind::Cpu, FloatType::Fp32);
+    const AutocastScope scope(DeviceKind::Cpu, Precision::Fp32);
     EXPECT_FALSE(autocast_enabled(DeviceKind::Cpu));
     EXPECT_EQ(product_type(), at::kFloat);
   }
@@ -34,11 +34,11 @@ TEST(Autocast, ChoosesTheTypeOfMatrixProducts) {
 }
 
 TEST(Autocast, NestsAndRestoresTheOuterType) {
-  const AutocastScope outer(DeviceKind::Cpu, FloatType::Bf16);
+  const AutocastScope outer(DeviceKind::Cpu, Precision::Bf16Mixed);
   {
-    const AutocastScope loss(DeviceKind::Cpu, FloatType::Fp32);
+    const AutocastScope loss(DeviceKind::Cpu, Precision::Fp32);
     EXPECT_EQ(product_type(), at::kFloat);
-    const AutocastScope inner(DeviceKind::Cpu, FloatType::Fp16);
+    const AutocastScope inner(DeviceKind::Cpu, Precision::Fp16Mixed);
     EXPECT_EQ(product_type(), at::kHalf);
   }
   EXPECT_EQ(product_type(), at::kBFloat16);
@@ -49,7 +49,7 @@ TEST(Autocast, DropsCastWeightsAtTheEnd) {
   at::Tensor weight = at::full({2, 2}, 1.0F).set_requires_grad(true);
   const at::Tensor x = at::ones({2, 2});
   const auto forward = [&] {
-    const AutocastScope scope(DeviceKind::Cpu, FloatType::Bf16);
+    const AutocastScope scope(DeviceKind::Cpu, Precision::Bf16Mixed);
     return at::mm(x, weight).to(at::kFloat).sum().item<float>();
   };
   EXPECT_FLOAT_EQ(forward(), 8.0F);
@@ -61,16 +61,10 @@ TEST(Autocast, DropsCastWeightsAtTheEnd) {
 }
 
 TEST(Autocast, BelongsToItsThread) {
-  const AutocastScope scope(DeviceKind::Cpu, FloatType::Bf16);
+  const AutocastScope scope(DeviceKind::Cpu, Precision::Bf16Mixed);
   bool elsewhere = true;
   std::thread([&] { elsewhere = autocast_enabled(DeviceKind::Cpu); }).join();
   EXPECT_FALSE(elsewhere);
-}
-
-TEST(Autocast, Names) {
-  EXPECT_EQ(float_type_name(FloatType::Fp32), "fp32");
-  EXPECT_EQ(float_type_name(FloatType::Bf16), "bf16");
-  EXPECT_EQ(float_type_name(FloatType::Fp16), "fp16");
 }
 
 }  // namespace

@@ -20,8 +20,8 @@
 #include "core/philox.h"
 #include "core/strings.h"
 #include "core/time.h"
-#include "device/mounts.h"
-#include "device/proc_text.h"
+#include "device/host/mounts.h"
+#include "device/host/proc_text.h"
 
 namespace redline::device {
 namespace {

@@ -14,11 +14,11 @@
 
 #include "core/cores.h"
 #include "core/strings.h"
-#include "device/cgroup.h"
-#include "device/cpu_features.h"
 #include "device/gpu_monitor.h"
-#include "device/pinned.h"
-#include "device/proc_text.h"
+#include "device/host/cgroup.h"
+#include "device/host/cpu_features.h"
+#include "device/host/pinned.h"
+#include "device/host/proc_text.h"
 
 namespace redline::device {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "device/pinned.h"
+#include "device/host/pinned.h"
 #include "device/process_memory.h"
 
 namespace redline::device {

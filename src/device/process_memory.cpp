@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "device/cgroup.h"
-#include "device/proc_text.h"
+#include "device/host/cgroup.h"
+#include "device/host/proc_text.h"
 
 namespace redline::device {
 

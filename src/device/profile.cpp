@@ -23,18 +23,6 @@ namespace {
 
 constexpr int kProfileVersion = 1;
 
-template <class Facts, class Visit>
-void visit_rates(Facts& facts, Visit visit) {
-  visit("gemm_fp32_gflops", facts.gemm_fp32_gflops);
-  visit("gemm_bf16_gflops", facts.gemm_bf16_gflops);
-  visit("gemm_fp16_gflops", facts.gemm_fp16_gflops);
-  visit("conv_fp32_gflops", facts.conv_fp32_gflops);
-  visit("conv_bf16_gflops", facts.conv_bf16_gflops);
-  visit("conv_fp16_gflops", facts.conv_fp16_gflops);
-  visit("memory_gb_per_second", facts.memory_gb_per_second);
-  visit("elementwise_g_per_second", facts.elementwise_g_per_second);
-}
-
 RateReport profile_from_json(const std::string& text, MachineFacts& facts) {
   try {
     const auto json = nlohmann::json::parse(text);

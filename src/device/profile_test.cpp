@@ -11,7 +11,7 @@
 #include "core/file_ops.h"
 #include "core/own_folder.h"
 #include "core/time.h"
-#include "device/busy_cores.h"
+#include "device/host/busy_cores.h"
 #include "device/machine.h"
 
 namespace redline::device {

@@ -14,7 +14,7 @@
 #include <optional>
 
 #include "core/time.h"
-#include "device/busy_cores.h"
+#include "device/host/busy_cores.h"
 #include "device/profile.h"
 #include "device/threads.h"
 

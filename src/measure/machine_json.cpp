@@ -30,14 +30,7 @@ void visit_machine(Facts& facts, Visit visit) {
   visit("kernel", facts.kernel);
   visit("has_cuda", facts.has_cuda);
   visit("can_pin_memory", facts.can_pin_memory);
-  visit("gemm_fp32_gflops", facts.gemm_fp32_gflops);
-  visit("gemm_bf16_gflops", facts.gemm_bf16_gflops);
-  visit("gemm_fp16_gflops", facts.gemm_fp16_gflops);
-  visit("conv_fp32_gflops", facts.conv_fp32_gflops);
-  visit("conv_bf16_gflops", facts.conv_bf16_gflops);
-  visit("conv_fp16_gflops", facts.conv_fp16_gflops);
-  visit("memory_gb_per_second", facts.memory_gb_per_second);
-  visit("elementwise_g_per_second", facts.elementwise_g_per_second);
+  visit_rates(facts, visit);
   visit("disk_kind", facts.disk_kind);
   visit("disk_read_gb_per_second", facts.disk_read_gb_per_second);
 }

@@ -5,9 +5,9 @@
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/strings.h"
+#include "measure/detail/steps_file.h"
 #include "measure/json_lines.h"
 #include "measure/run_record.h"
-#include "measure/steps_file.h"
 
 namespace redline::measure {
 namespace {

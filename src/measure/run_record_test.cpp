@@ -15,11 +15,11 @@
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/log.h"
+#include "measure/detail/steps_file.h"
 #include "measure/faults.h"
 #include "measure/kept_writes.h"
 #include "measure/machine_json.h"
 #include "measure/run_lock.h"
-#include "measure/steps_file.h"
 
 namespace redline::measure {
 namespace {

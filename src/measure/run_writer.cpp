@@ -11,13 +11,13 @@
 #include "core/strings.h"
 #include "core/time.h"
 #include "measure/append_file.h"
+#include "measure/detail/steps_file.h"
 #include "measure/json_lines.h"
 #include "measure/kept_writes.h"
 #include "measure/machine_json.h"
 #include "measure/run_lock.h"
 #include "measure/run_record.h"
 #include "measure/step_clock.h"
-#include "measure/steps_file.h"
 
 namespace redline::measure {
 namespace {

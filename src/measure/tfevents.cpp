@@ -15,8 +15,8 @@
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/strings.h"
+#include "measure/detail/protobuf.h"
 #include "measure/kept_writes.h"
-#include "measure/protobuf.h"
 
 namespace redline::measure {
 namespace {

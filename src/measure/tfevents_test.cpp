@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/hash.h"
-#include "measure/protobuf.h"
+#include "measure/detail/protobuf.h"
 
 namespace redline::measure {
 namespace {

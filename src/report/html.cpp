@@ -10,10 +10,10 @@
 #include "core/strings.h"
 #include "draw/escape.h"
 #include "measure/phases.h"
-#include "report/chart.h"
 #include "report/page.h"
-#include "report/pictures.h"
-#include "report/style.h"
+#include "report/parts/chart.h"
+#include "report/parts/pictures.h"
+#include "report/parts/style.h"
 #include "report/tuned.h"
 
 namespace redline::report {

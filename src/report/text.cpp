@@ -6,8 +6,8 @@
 #include "core/strings.h"
 #include "measure/phases.h"
 #include "report/page.h"
+#include "report/parts/wrap.h"
 #include "report/tuned.h"
-#include "report/wrap.h"
 
 namespace redline::report {
 

@@ -7,8 +7,8 @@
 
 #include "core/strings.h"
 #include "draw/escape.h"
-#include "report/chart.h"
-#include "report/wrap.h"
+#include "report/parts/chart.h"
+#include "report/parts/wrap.h"
 
 namespace redline::report {
 

@@ -5,7 +5,7 @@
 
 #include "core/check.h"
 #include "core/philox.h"
-#include "task/keyed_dropout.h"
+#include "task/detail/keyed_dropout.h"
 
 namespace redline::task {
 

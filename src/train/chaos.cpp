@@ -10,7 +10,7 @@
 #include "core/strings.h"
 #include "train/checkpoint/generation.h"
 #include "train/checkpoint/snapshot.h"
-#include "train/child_process.h"
+#include "train/child/child_process.h"
 #include "train/diff.h"
 
 namespace redline::train {

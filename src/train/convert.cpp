@@ -9,9 +9,9 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "train/checkpoint/store.h"
-#include "train/child_process.h"
-#include "train/safetensors.h"
-#include "train/safetensors_header_text.h"
+#include "train/child/child_process.h"
+#include "train/files/safetensors.h"
+#include "train/files/safetensors_header_text.h"
 
 namespace redline::train {
 namespace {

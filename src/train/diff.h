@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "measure/run_record.h"
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 namespace redline::train {
 

@@ -7,7 +7,7 @@
 #include "core/strings.h"
 #include "measure/run_record.h"
 #include "train/checkpoint/snapshot.h"
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 namespace redline::train {
 namespace {

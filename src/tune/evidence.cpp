@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/philox.h"
-#include "train/run/trial.h"
+#include "train/trial.h"
 
 namespace redline::tune {
 

@@ -32,7 +32,7 @@ JobView view_job(const train::Job& job, task::Task& task) {
   view.bounded_by_length = data.batch_duration.has_value() || data.batch_tokens.has_value();
   view.supports_channels_last = task.supports_channels_last();
   view.channels_last = job.channels_last(task);
-  view.precision = train::precision_name(job.precision());
+  view.precision = precision_name(job.precision());
   view.workers = data.num_workers.value();
   view.threads = static_cast<int>(trainer.intra_op_threads.value());
   view.prefetch = data.prefetch_factor;

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "train/job/job.h"
+#include "train/job.h"
 #include "tune/candidates.h"
 
 namespace redline::tune {

@@ -10,8 +10,8 @@
 #include "core/time.h"
 #include "device/memory.h"
 #include "measure/statistics.h"
-#include "train/run/training_run.h"
-#include "train/run/trial.h"
+#include "train/training_run.h"
+#include "train/trial.h"
 
 namespace redline::tune {
 

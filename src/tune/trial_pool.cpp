@@ -14,8 +14,8 @@
 #include "core/time.h"
 #include "device/memory.h"
 #include "measure/statistics.h"
-#include "train/loop/signals.h"
-#include "train/run/training_run.h"
+#include "train/signals.h"
+#include "train/training_run.h"
 #include "tune/same_turns.h"
 
 namespace redline::tune {
@@ -109,7 +109,7 @@ int64_t TrialPool::probe_memory(Running& r) {
 // The first steps: the largest rows of a precision are looked at with the longest samples, and a setting that is far
 // slower than the reference is known as that from here on.
 void TrialPool::start(Running& r, bool probe) {
-  MemoryModel& memory = memory_[train::precision_name(r.trial->job().precision())];
+  MemoryModel& memory = memory_[precision_name(r.trial->job().precision())];
   const int64_t rows = train::rows_at_once(r.trial->job());
   try {
     if (probe) return memory.add(rows, probe_memory(r));
@@ -133,7 +133,7 @@ void TrialPool::start(Running& r, bool probe) {
 void TrialPool::warm_up(Running& r) {
   if (hopeless_.count(setting_text(r.setting)) != 0) return;
   const train::Job& job = r.trial->job();
-  if (!warm_.emplace(train::precision_name(job.precision()), train::rows_at_once(job)).second) return;
+  if (!warm_.emplace(precision_name(job.precision()), train::rows_at_once(job)).second) return;
   const int64_t begin = now_ns();
   while (seconds_between(begin, now_ns()) < kWarmTurns * options_.turn_seconds && !train::StopFlag::requested())
     r.trial->run(1);
@@ -150,7 +150,7 @@ TrialPool::Running& TrialPool::running(const Setting& setting) {
   values["trainer.guards.out_of_memory"] = "false";  // a size that must be split is not a size that fits
   const auto job = train::Job::read(jobs_.registry, jobs_.with(values), jobs_.machine, train::JobOptions());
   const int64_t rows = train::rows_at_once(*job);
-  const MemoryModel& memory = memory_[train::precision_name(job->precision())];
+  const MemoryModel& memory = memory_[precision_name(job->precision())];
   const bool probe = memory.largest_that_ran() < rows;
   if (probe) {
     if (memory.infeasible(rows, options_.memory_limit))
@@ -188,7 +188,7 @@ void TrialPool::time_cadences(Running& r) {
   const double step_seconds = r.samples_per_step * reference_seconds_;
   if (moves && costs.validate * rates.validate > kValidationShare * step_seconds) {
     const auto& trainer = r.trial->job().trainer();
-    const auto key = std::pair(trainer.intra_op_threads.value(), train::precision_name(r.trial->job().precision()));
+    const auto key = std::pair(trainer.intra_op_threads.value(), precision_name(r.trial->job().precision()));
     const auto [known, unknown] = validation_factors_.try_emplace(key, 1.0);
     if (unknown) {
       Running* const both[] = {&running({}), &r};

@@ -18,7 +18,7 @@
 #include <string>
 #include <utility>
 
-#include "train/run/trial.h"
+#include "train/trial.h"
 #include "tune/job_view.h"
 #include "tune/memory_model.h"
 #include "tune/objective.h"

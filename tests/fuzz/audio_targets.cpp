@@ -5,7 +5,7 @@
 
 #include "data/codecs/audio.h"
 #include "data/codecs/audio_writer.h"
-#include "data/resample.h"
+#include "data/audio/resample.h"
 #include "target.h"
 
 namespace redline::fuzz {

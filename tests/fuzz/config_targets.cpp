@@ -1,6 +1,6 @@
 // A job file with overrides: read and resolved, or refused by a ConfigError. What was read must dump to something that
 // reads back equal. The overrides are the lines that follow a line "%%%".
-#include "config/example_job.h"
+#include "config/testing/example_job.h"
 #include "core/strings.h"
 #include "target.h"
 

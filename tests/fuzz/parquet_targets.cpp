@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "data/parquet_files.h"
-#include "data/parquet_levels.h"
-#include "data/parquet_source.h"
+#include "data/parquet/parquet_files.h"
+#include "data/parquet/parquet_levels.h"
+#include "data/parquet/parquet_source.h"
 #include "target.h"
 
 namespace redline::fuzz {

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "measure/json_lines.h"
-#include "measure/steps_file.h"
+#include "measure/detail/steps_file.h"
 #include "measure/tune_card.h"
 #include "target.h"
 

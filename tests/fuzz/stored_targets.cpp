@@ -9,7 +9,7 @@
 #include "train/checkpoint/block_reader.h"
 #include "train/checkpoint/manifest.h"
 #include "train/loop/loop_state.h"
-#include "train/safetensors_header.h"
+#include "train/files/safetensors_header.h"
 
 namespace redline::fuzz {
 

@@ -9,8 +9,8 @@
 #include "data/codecs/image.h"
 #include "data/codecs/image_writer.h"
 #include "data/tar_index.h"
-#include "data/tar_writer.h"
-#include "data/web_dataset_source.h"
+#include "data/tar/tar_writer.h"
+#include "data/images/web_dataset_source.h"
 #include "target.h"
 
 namespace redline::fuzz {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "core/strings.h"
+#include "data/audio/resample.h"
 #include "data/codecs/audio_parts.h"
-#include "data/item_memory.h"
-#include "data/resample.h"
+#include "data/workers/item_memory.h"
 
 namespace redline::data {
 

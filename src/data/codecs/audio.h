@@ -1,7 +1,7 @@
 // Decodes WAV and FLAC, from memory or from a file, into float audio: cut, mixed down and resampled in one call.
 // Everything a file can get wrong comes back as a BadSample with one sentence; nothing is allocated from a header's
-// word alone, and what is decoded and resampled is charged to the sample first (data/item_memory.h). Threads: all
-// functions may be called from any thread; the FLAC decoder object and scratch memory are per thread.
+// word alone, and what is decoded and resampled is charged to the sample first (data/workers/item_memory.h). Threads:
+// all functions may be called from any thread; the FLAC decoder object and scratch memory are per thread.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 #include <variant>
 
 #include "data/array.h"
-#include "data/path_guard.h"
+#include "data/files/path_guard.h"
 #include "data/source.h"
 
 namespace redline::data {

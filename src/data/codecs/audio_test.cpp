@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "data/codecs/audio_writer.h"
-#include "data/item_memory.h"
+#include "data/workers/item_memory.h"
 
 namespace redline::data {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "core/check.h"
 #include "data/codecs/image_parts.h"
-#include "data/item_memory.h"
+#include "data/workers/item_memory.h"
 
 namespace redline::data {
 

@@ -12,7 +12,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "data/codecs/image_axis.h"
-#include "data/item_memory.h"
+#include "data/workers/item_memory.h"
 
 #if defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>

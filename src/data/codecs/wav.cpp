@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/codecs/audio_parts.h"
-#include "data/item_memory.h"
+#include "data/workers/item_memory.h"
 
 namespace redline::data::codecs {
 

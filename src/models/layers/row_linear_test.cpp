@@ -44,7 +44,7 @@ TEST(RowLinear, ZerosAtTheEndChangeNothing) {
     const std::vector<torch::Tensor> inputs = {wave({rows, 24}, 0.2, torch::kFloat32),
                                                wave({40, 24}, 0.5, torch::kFloat32), wave({40}, 0.7, torch::kFloat32)};
     testing::expect_same_layer(filled, plain, inputs, 0);
-    const device::AutocastScope low(device::DeviceKind::Cpu, device::FloatType::Bf16);
+    const device::AutocastScope low(device::DeviceKind::Cpu, Precision::Bf16Mixed);
     testing::expect_same_layer(filled, plain, inputs, 1e-2);
   }
 }
@@ -56,7 +56,7 @@ TEST(RowLinear, TheCrossEntropyOfFilledRowsIsThatOfTheRealOnes) {
     const torch::Tensor x = at::cat({in[0], torch::zeros({11, 24})});
     return std::vector{linear_cross_entropy(x, in[1], target).narrow(0, 0, 37)};
   };
-  const device::AutocastScope low(device::DeviceKind::Cpu, device::FloatType::Bf16);
+  const device::AutocastScope low(device::DeviceKind::Cpu, Precision::Bf16Mixed);
   for (const int64_t budget_bytes : {kLogitsBudgetBytes, int64_t{10 * 40 * 4}}) {  // at once, and in blocks of ten rows
     const testing::Layer filled = [&](const auto& in) {
       return std::vector{linear_cross_entropy(in[0], in[1], target.narrow(0, 0, 37), budget_bytes)};

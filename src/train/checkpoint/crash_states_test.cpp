@@ -8,9 +8,9 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "train/checkpoint/generation.h"
-#include "train/checkpoint/simulated_disk.h"
 #include "train/checkpoint/snapshot.h"
-#include "train/checkpoint/test_state.h"
+#include "train/testing/simulated_disk.h"
+#include "train/testing/test_state.h"
 
 namespace redline::train {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/log.h"
 #include "core/philox.h"
 #include "train/checkpoint/generation.h"
-#include "train/checkpoint/test_state.h"
+#include "train/testing/test_state.h"
 
 namespace redline::train {
 namespace {

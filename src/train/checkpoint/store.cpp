@@ -21,11 +21,11 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/time.h"
-#include "train/checkpoint/fault_file_ops.h"
 #include "train/checkpoint/generation.h"
 #include "train/checkpoint/loading.h"
 #include "train/checkpoint/retention.h"
 #include "train/checkpoint/snapshot.h"
+#include "train/testing/fault_file_ops.h"
 
 namespace redline::train {
 namespace {

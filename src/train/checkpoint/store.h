@@ -19,7 +19,7 @@
 #include "measure/run_record.h"
 #include "train/checkpoint/block_reader.h"
 #include "train/checkpoint/options.h"
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 namespace redline::train {
 

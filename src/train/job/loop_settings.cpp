@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "train/job/job.h"
+#include "train/job.h"
 
 namespace redline::train {
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "device/autocast.h"
 #include "train/loop/operator_watch.h"
 #include "train/optim/gradients.h"
 
@@ -55,7 +56,7 @@ std::optional<NonFiniteReport> bad_operator(task::Task& task, torch::Device devi
   FoundNonFinite found;
   {
     const NonFiniteWatch watch;
-    const PrecisionScope precision(pass.precision, device);
+    const device::AutocastScope precision(device::kind_of(device), pass.precision);
     const torch::NoGradGuard no_grad;
     task.loss(batch, context);
     found = watch.result();

@@ -6,18 +6,6 @@
 
 namespace redline::train {
 
-const char* precision_name(Precision precision) {
-  switch (precision) {
-    case Precision::Fp32:
-      return "32-true";
-    case Precision::Bf16Mixed:
-      return "bf16-mixed";
-    case Precision::Fp16Mixed:
-      return "16-mixed";
-  }
-  return "";
-}
-
 PrecisionGuard::PrecisionGuard(const PrecisionGuardSettings& settings) : settings_(settings) {
   if (settings.requested == Precision::Fp16Mixed) ladder_.push_back(Precision::Fp16Mixed);
   if (settings.requested != Precision::Fp32) ladder_.push_back(Precision::Bf16Mixed);

@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace redline::train {
+#include "core/precision.h"
 
-enum class Precision { Fp32, Bf16Mixed, Fp16Mixed };
-const char* precision_name(Precision precision);  // "32-true", "bf16-mixed", "16-mixed"
+namespace redline::train {
 
 enum class NonFinitePolicy { Rerun, Skip, Stop };
 

@@ -34,18 +34,6 @@ task::Batch poisoned(const task::Batch& batch) {
 
 }  // namespace
 
-struct PrecisionScope::Impl {
-  Impl(device::DeviceKind kind, device::FloatType type) : scope(kind, type) {}
-  device::AutocastScope scope;
-};
-
-PrecisionScope::PrecisionScope(Precision precision, torch::Device device) {
-  if (precision == Precision::Fp32) return;
-  impl_ = std::make_unique<Impl>(device.is_cuda() ? device::DeviceKind::Cuda : device::DeviceKind::Cpu,
-                                 precision == Precision::Fp16Mixed ? device::FloatType::Fp16 : device::FloatType::Bf16);
-}
-PrecisionScope::~PrecisionScope() = default;
-
 StepCompute::StepCompute(task::Task& task, torch::Device device, measure::StepClock& clock)
     : task_(task), device_(device), clock_(clock) {}
 
@@ -128,7 +116,7 @@ void StepCompute::add(const task::Batch& piece) {
   task::Loss loss;
   {
     const PhaseScope scope(clock_, Phase::Forward);
-    const PrecisionScope precision(pass_.precision, device_);
+    const device::AutocastScope precision(device::kind_of(device_), pass_.precision);
     loss = task_.loss(batch, context);
     check_loss(loss);
   }

@@ -78,15 +78,4 @@ class StepCompute {
 // Running statistics of BatchNorm layers, applied at commit in the order of the pieces.
 void apply_batch_norm(const std::vector<task::BatchNormUpdate>& updates);
 
-// Autocast for a precision on a device, for the scope's life; nothing for fp32.
-class PrecisionScope {
- public:
-  PrecisionScope(Precision precision, torch::Device device);
-  ~PrecisionScope();
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
 }  // namespace redline::train

@@ -12,8 +12,8 @@
 #include "device/memory.h"
 #include "device/process_memory.h"
 #include "device/threads.h"
-#include "train/loop/signals.h"
 #include "train/loop/validation.h"
+#include "train/signals.h"
 
 namespace redline::train {
 

@@ -12,9 +12,9 @@
 #include "measure/faults.h"
 #include "train/loop/batches.h"
 #include "train/loop/non_finite.h"
-#include "train/loop/signals.h"
 #include "train/loop/trainer.h"
 #include "train/optim/gradients.h"
+#include "train/signals.h"
 
 namespace redline::train {
 

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "train/loop/batches.h"
-#include "train/loop/signals.h"
+#include "train/signals.h"
 #include "train/testing/harness.h"
 
 namespace redline::train {

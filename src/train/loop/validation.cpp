@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "device/autocast.h"
 #include "train/loop/batches.h"
 #include "train/loop/step_compute.h"
 
@@ -23,7 +24,7 @@ void add_piece(task::Task& task, const task::Batch& piece, const ValidationSetti
   context.device = settings.device;
   task::Loss loss;
   {
-    const PrecisionScope precision(settings.precision, settings.device);
+    const device::AutocastScope precision(device::kind_of(settings.device), settings.precision);
     loss = task.loss(piece, context);
   }
   const double weight = loss.weight.item<double>();

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 namespace redline::train {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "train/files/safetensors.h"
 #include "train/optim/adam_kernel.h"
-#include "train/safetensors.h"
 
 namespace redline::train {
 

@@ -73,9 +73,9 @@ TEST(TrainerOptions, ALossScaleAloneMeans16Mixed) {
   EXPECT_EQ(Bound({"fp16.loss_scale=512."}).trainer.precision.value(), "16-mixed");
   EXPECT_EQ(Bound({}).trainer.precision.value(), "32-true");
   EXPECT_EQ(Bound({"trainer.precision=bf16"}).trainer.precision.value(), "bf16");
-  EXPECT_EQ(parse_precision("bf16"), Precision::Bf16Mixed);
-  EXPECT_EQ(parse_precision("16"), Precision::Fp16Mixed);
-  EXPECT_EQ(parse_precision("32"), Precision::Fp32);
+  EXPECT_EQ(read_precision("bf16"), Precision::Bf16Mixed);
+  EXPECT_EQ(read_precision("16"), Precision::Fp16Mixed);
+  EXPECT_EQ(read_precision("32"), Precision::Fp32);
 }
 
 TEST(TrainerOptions, RefusesWithWords) {
@@ -129,16 +129,16 @@ TEST(TrainerOptions, PrecisionFollowsTheUnits) {
     facts.avx512_bf16 = c.bf16;
     facts.amx_bf16 = c.amx;
     facts.avx512_fp16 = c.fp16;
-    const PrecisionChoice choice = choose_precision(c.asked, c.strict, facts, /*on_cpu=*/true);
+    const device::PrecisionChoice choice = device::choose_precision(c.asked, c.strict, facts, /*on_cpu=*/true);
     EXPECT_EQ(choice.precision, c.runs);
     EXPECT_EQ(!choice.warning.empty(), c.warns) << choice.warning;
-    EXPECT_EQ(choose_precision(c.asked, c.strict, facts, /*on_cpu=*/false).precision, c.asked);
+    EXPECT_EQ(device::choose_precision(c.asked, c.strict, facts, /*on_cpu=*/false).precision, c.asked);
     // Rates of a starved probe: fp32 at 0.29 GFLOP/s instead of 200 once made fp16 win without units.
     for (const double fp32 : {0.0, 0.29, 200.0})
       for (const double half : {0.0, 4.0, 400.0}) {
         facts.gemm_fp32_gflops = fp32;
         facts.gemm_bf16_gflops = facts.gemm_fp16_gflops = half;
-        EXPECT_EQ(choose_precision(c.asked, c.strict, facts, /*on_cpu=*/true).precision, c.runs);
+        EXPECT_EQ(device::choose_precision(c.asked, c.strict, facts, /*on_cpu=*/true).precision, c.runs);
       }
   }
 }

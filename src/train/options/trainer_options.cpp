@@ -337,40 +337,16 @@ void TrainerConfig::check_and_derive() {
         std::pair{&limit_test_batches, "limit_test_batches"}, std::pair{&val_check_interval, "val_check_interval"}})
     parse_count_or_share(*text, fmt::format("trainer.{}", name));
   if (precision.is_auto()) precision.set(amp.loss_scale ? "16-mixed" : "32-true");
-  parse_precision(precision.value());
+  read_precision(precision.value());
   devices.set(parse_devices(devices.value_or("auto")));
 }
 
-Precision parse_precision(const std::string& text) {
-  const std::string word = to_lower(text);
-  if (word == "32" || word == "32-true" || word == "fp32" || word == "float32") return Precision::Fp32;
-  if (word == "16" || word == "16-mixed" || word == "fp16" || word == "float16") return Precision::Fp16Mixed;
-  if (word == "bf16" || word == "bf16-mixed" || word == "bfloat16") return Precision::Bf16Mixed;
+Precision read_precision(const std::string& text) {
+  if (const auto precision = parse_precision(text)) return *precision;
   throw ConfigError(
       fmt::format("trainer.precision is '{}'; supported: 32-true, bf16-mixed, 16-mixed (also 32, bf16, 16). Weights "
                   "always stay in fp32.",
                   printable(text)));
-}
-
-// Why the units and not measured rates: a rate measured beside a busy neighbour is an accident (fp32 was once seen at a
-// thousandth of its speed, and fp16 without units "won"), and what a job computes must not depend on accidents. A
-// rate that can be trusted never contradicts the units by much: without them a half is widened, multiplied as fp32 and
-// narrowed again. So the choice needs no benchmark, and the same job is the same job at every start.
-PrecisionChoice choose_precision(Precision asked, bool strict, const MachineFacts& facts, bool on_cpu) {
-  PrecisionChoice choice{asked, ""};
-  if (!on_cpu || asked == Precision::Fp32) return choice;
-  const bool half = asked == Precision::Fp16Mixed;
-  if (half ? device::has_fp16_units(facts) : device::has_bf16_units(facts)) return choice;
-  const std::string lacking = fmt::format("this processor has no {} units", half ? "fp16" : "bf16");
-  if (half && !strict) {
-    choice.precision = device::has_bf16_units(facts) ? Precision::Bf16Mixed : Precision::Fp32;
-    choice.warning =
-        fmt::format("precision 16-mixed became {}: {}{} (trainer.precision_strict: true runs it as asked).",
-                    precision_name(choice.precision), lacking, device::has_bf16_units(facts) ? ", but bf16 units" : "");
-  } else {
-    choice.warning = fmt::format("precision {} is slower than 32-true here: {}.", precision_name(asked), lacking);
-  }
-  return choice;
 }
 
 }  // namespace redline::train

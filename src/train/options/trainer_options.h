@@ -78,16 +78,7 @@ struct TrainerConfig {
   void check_and_derive();
 };
 
-// "32", "32-true", "fp32", "16", "16-mixed", "fp16", "bf16", "bf16-mixed"; others throw ConfigError saying what is
-// supported.
-Precision parse_precision(const std::string& text);
-
-struct PrecisionChoice {
-  Precision precision = Precision::Fp32;
-  std::string warning;  // one sentence when what runs is not what was asked, or is slower than fp32 here; else empty
-};
-// 16-mixed where fp16 is measured slower than fp32 becomes the faster of bf16-mixed and 32-true, unless strict. On a
-// GPU what was asked.
-PrecisionChoice choose_precision(Precision asked, bool strict, const MachineFacts& facts, bool on_cpu);
+// parse_precision(), or a ConfigError that says what is supported.
+Precision read_precision(const std::string& text);
 
 }  // namespace redline::train

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "train/run/evaluate.h"
+#include "train/evaluate.h"
 
 namespace redline::train {
 void write_predictions_parquet(const Predictions& predictions, const std::filesystem::path& path);

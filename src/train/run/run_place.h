@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "measure/run_lock.h"
-#include "train/job/job.h"
+#include "train/job.h"
 
 namespace redline::train {
 

@@ -6,7 +6,7 @@
 #include "device/memory.h"
 #include "device/threads.h"
 #include "measure/faults.h"
-#include "train/loop/signals.h"
+#include "train/signals.h"
 
 namespace redline::train::testing {
 

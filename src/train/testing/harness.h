@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "train/job/job.h"
+#include "train/job.h"
 #include "train/loop/trainer.h"
 #include "train/testing/example_task.h"
 

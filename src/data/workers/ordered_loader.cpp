@@ -1,0 +1,129 @@
+#include "data/workers/ordered_loader.h"
+
+#include "core/check.h"
+#include "core/error.h"
+#include "data/collate.h"
+
+namespace redline::data {
+
+namespace {
+
+constexpr int64_t kFastJobRows = 2048;  // rows per job where rows are tiny: waking a worker then costs well under 1 %
+constexpr int64_t kFastJobs = 3;        // in the window, so that neither side waits for the other
+
+JobMaker::Settings maker_settings(const LoaderSettings& settings, const JobRunner::Parts& parts,
+                                  int64_t rows_per_step) {
+  JobMaker::Settings maker{settings.split, parts.batch_reader != nullptr, 1};
+  maker.split.mixes_groups = parts.group_transform != nullptr;
+  if (maker.whole_batches && settings.num_workers > 0) maker.job_rows = std::max(kFastJobRows, rows_per_step);
+  return maker;
+}
+
+}  // namespace
+
+OrderedLoader::OrderedLoader(LoaderSettings settings, std::shared_ptr<const Planner> planner, JobRunner::Parts parts)
+    : settings_(std::move(settings)),
+      planner_(std::move(planner)),
+      runner_(std::make_shared<JobRunner>(std::move(parts))),
+      clock_(settings_.num_workers + 1),
+      bad_log_(settings_.bad_samples_file, planner_->filtered().kept, settings_.bad_limits, settings_.split.rank) {
+  const PlanSettings& plan = planner_->settings();
+  const JobMaker::Settings maker = maker_settings(settings_, runner_->parts(), plan.batch_size * plan.groups_per_step);
+  const Source* source = &runner_->parts().chain->source();
+  const double cut = plan.cut_length;
+  maker_ = std::make_shared<JobMaker>(
+      planner_, [source, cut](int64_t sample) { return std::min(source->length(sample), cut); }, maker);
+  JobQueue::Settings queue;
+  queue.num_workers = settings_.num_workers;
+  queue.window = std::max<int64_t>(1, settings_.prefetch_batches);
+  if (maker.job_rows > 1) {
+    const int64_t micro =
+        settings_.split.micro_batch_size > 0 ? settings_.split.micro_batch_size : std::max<int64_t>(1, plan.batch_size);
+    queue.window = std::max(queue.window, kFastJobs * (maker.job_rows / micro + 1));
+  }
+  queue.max_buffer_bytes = settings_.max_buffer_bytes;
+  queue.on_worker_start = settings_.on_worker_start;
+  queue_ = std::make_unique<JobQueue>(std::move(queue), maker_, runner_, clock_);
+  enter_epoch(0);
+  if (plan_->num_steps() == 0) {
+    throw DataError("drop_last leaves no batch: " + std::to_string(planner_->filtered().kept) +
+                    " samples do not fill one batch of " + std::to_string(plan.batch_size) +
+                    ". Lower batch_size, or set drop_last: false.");
+  }
+}
+
+OrderedLoader::~OrderedLoader() { queue_->stop_workers(); }
+
+void OrderedLoader::enter_epoch(int64_t epoch) {
+  plan_ = maker_->plan(epoch);
+  steps_done_ = 0;
+  inside_step_ = false;
+  maker_->set_last_epoch(settings_.continuous && settings_.persistent_workers ? INT64_MAX : epoch);
+}
+
+void OrderedLoader::report_bad(const Micro& micro) {
+  const int64_t rows = static_cast<int64_t>(micro.batch.sample_ids.size());
+  if (micro.bad.empty()) {
+    bad_log_.good_rows(rows);
+    return;
+  }
+  for (const auto& events : micro.bad) bad_log_.row(events, plan_->epoch, micro.step);
+}
+
+std::optional<Batch> OrderedLoader::next() {
+  if (steps_done_ == plan_->num_steps()) {
+    if (!settings_.persistent_workers) queue_->stop_workers();
+    enter_epoch(plan_->epoch + 1);
+    if (!settings_.persistent_workers)
+      queue_->restart(plan_->epoch, 0);
+    else if (!settings_.continuous)
+      queue_->wake();  // a restart would make again what a worker began as soon as it was allowed to
+    return std::nullopt;
+  }
+  Micro* micro = queue_->front();
+  REDLINE_CHECK(micro != nullptr && micro->step == steps_done_, "the queue delivers the plan in order");
+  report_bad(*micro);
+  if (micro->error != nullptr) std::rethrow_exception(micro->error);  // front() finds it again until a seek
+  std::optional<Batch> batch(std::move(micro->batch));
+  runner_->released(num_bytes(*batch));
+  inside_step_ = micro->index + 1 < micro->count;
+  if (!inside_step_) ++steps_done_;
+  queue_->pop();
+  return batch;
+}
+
+void OrderedLoader::seek(int64_t epoch, int64_t step) {
+  if (epoch == plan_->epoch && step == steps_done_ && !inside_step_) return;  // keeps what was made ahead
+  if (epoch < 0 || step < 0) {
+    throw DataError("The data position is negative: epoch " + std::to_string(epoch) + ", step " + std::to_string(step) +
+                    ".");
+  }
+  const int64_t steps = maker_->plan(epoch)->num_steps();
+  if (step > steps) {
+    throw DataError("The data position is step " + std::to_string(step) + " of epoch " + std::to_string(epoch) +
+                    ", but an epoch has " + std::to_string(steps) +
+                    " steps: was the checkpoint made with other data or another batch_size?");
+  }
+  enter_epoch(epoch);  // before the workers may ask for jobs of it
+  queue_->restart(epoch, step);
+  steps_done_ = step;
+}
+
+Position OrderedLoader::position() const {
+  return {planner_->settings().seed, plan_->epoch, steps_done_, planner_->hash()};
+}
+
+LoaderStats OrderedLoader::stats() const {
+  LoaderStats stats;
+  stats.stages = clock_.totals();
+  stats.bad_samples = bad_log_.num_bad();
+  if (const FeatureCache* cache = runner_->parts().chain->cache()) {
+    stats.cache_hits = cache->hits();
+    stats.cache_misses = cache->misses();
+  }
+  stats.queue_batches = queue_->num_ready();
+  stats.queue_bytes = runner_->buffered_bytes();
+  return stats;
+}
+
+}  // namespace redline::data

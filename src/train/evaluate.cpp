@@ -1,0 +1,164 @@
+#include "train/evaluate.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/strings.h"
+#include "device/autocast.h"
+#include "train/checkpoint/loading.h"
+#include "train/loop/batches.h"
+#include "train/loop/step_compute.h"
+#include "train/run/predictions_parquet.h"
+#include "train/weights.h"
+
+namespace redline::train {
+
+namespace {
+
+// Rows of one batch appended to what came before; batches whose other dimensions differ are padded with 0 to the
+// larger.
+torch::Tensor append_rows(const torch::Tensor& all, torch::Tensor more) {
+  if (!all.defined()) return more;
+  if (all.dim() != more.dim())
+    throw DataError("An output of predict() has another number of dimensions in another batch.");
+  torch::Tensor before = all;
+  for (int64_t dim = 1; dim < all.dim(); ++dim) {
+    const int64_t width = std::max(before.size(dim), more.size(dim));
+    for (torch::Tensor* tensor : {&before, &more}) {
+      std::vector<int64_t> padding(static_cast<size_t>(2 * (tensor->dim() - dim)), 0);
+      padding.back() = width - tensor->size(dim);
+      if (padding.back() > 0) *tensor = torch::constant_pad_nd(*tensor, padding);
+    }
+  }
+  return torch::cat({before, more});
+}
+
+}  // namespace
+
+ChosenWeights choose_weights(const std::filesystem::path& run, const std::string& which,
+                             const ExpManagerConfig& config) {
+  ChosenWeights chosen;
+  CheckpointState state;
+  if (which == "last" || which == "best") {
+    std::optional<LoadedCheckpoint> loaded;
+    if (which == "best") {
+      const auto best =
+          best_generation(run / "checkpoints", config.checkpoint_callback_params.monitor.value_or("val_loss"),
+                          config.checkpoint_callback_params.mode);
+      if (!best)
+        throw CheckpointError(fmt::format("The run {} has no checkpoint with the metric '{}'; use --checkpoint last.",
+                                          run.string(),
+                                          config.checkpoint_callback_params.monitor.value_or("val_loss")));
+      loaded = CheckpointStore::load(best->path);
+    } else {
+      loaded = load_checkpoint(run / "checkpoints");
+    }
+    chosen.path = loaded->info.path;
+    chosen.step = loaded->info.step;
+    state = std::move(loaded->state);
+  } else {
+    LoadedCheckpoint loaded = CheckpointStore::load(which);
+    chosen.path = which;
+    chosen.step = loaded.info.step;
+    state = std::move(loaded.state);
+  }
+  if (!state.state_json.empty()) chosen.loop = LoopState::from_json(state.state_json);
+  chosen.tensors = {state.model.begin(), state.model.end()};
+  // With an average the run validated it, so it is what the run stands for.
+  if (config.ema.enable && !config.ema.validate_original_weights)
+    for (const auto& [name, tensor] : state.optimizer)
+      if (starts_with(name, "ema.")) chosen.tensors[name.substr(4)] = tensor;
+  return chosen;
+}
+
+void load_chosen(const ChosenWeights& chosen, task::Task& task) {
+  const WeightsReport report = load_weights(task.module(), chosen.tensors);
+  if (!report.complete())
+    throw CheckpointError(fmt::format("{} does not fit the run's model: {}.", chosen.path.string(), report.text()));
+  if (chosen.loop)
+    task.load_state_json(chosen.loop->task_state);
+  else if (task.state_json() != "{}")
+    log_info(
+        fmt::format("{} holds weights only: what the task counts over a run (such as a KL weight that grows) "
+                    "begins anew, so the loss may not be the one that was recorded.",
+                    chosen.path.string()));
+}
+
+std::unique_ptr<Job> read_run_job(const task::Registry& registry, const std::filesystem::path& run,
+                                  const std::vector<std::string>& overrides, const MachineFacts& machine) {
+  const std::filesystem::path file = run / "config.resolved.yaml";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored))
+    throw DataError(fmt::format("{} is no run directory: it has no config.resolved.yaml.", run.string()));
+  config::RequestSource source;
+  source.file = file;
+  source.overrides = overrides;
+  return Job::read(registry, source, machine);
+}
+
+ValidationResult evaluate(const Job& job, task::Task& task, const ChosenWeights& chosen) {
+  // A task that brings its own samples has a loader for either part: without a test_ds it is the validation's.
+  const bool on_test = job.test_ds().given();
+  auto loader = on_test ? job.build_loader(task, Job::Part::Test, {}) : nullptr;
+  if (!loader) loader = job.build_loader(task, Job::Part::Validation, {});
+  if (!loader) throw ConfigError("The job has neither model.test_ds nor model.validation_ds: nothing to evaluate on.");
+  ValidationSettings settings;
+  settings.seed = job.seed();
+  settings.precision = job.precision();
+  // What the run resolved, also where this machine would choose otherwise; and its guard may have left that precision:
+  // the run then validated in the safer one.
+  if (chosen.loop && (job.precision_was_chosen() || chosen.loop->precision_name == precision_name(job.precision()))) {
+    PrecisionGuard guard(job.trainer().guards.settings(read_precision(chosen.loop->precision_name)));
+    guard.restore(chosen.loop->precision);
+    settings.precision = guard.precision();
+  }
+  settings.device = job.device();
+  settings.channels_last = job.channels_last(task);
+  settings.limit_batches = on_test
+                               ? parse_count_or_share(job.trainer().limit_test_batches, "trainer.limit_test_batches")
+                               : parse_count_or_share(job.trainer().limit_val_batches, "trainer.limit_val_batches");
+  MemoryGuard memory;
+  device::CopyStream stream(settings.device.str());
+  return validate(task, *loader, settings, memory, &stream);
+}
+
+Predictions predict(const Job& job, task::Task& task) {
+  const auto loader = job.build_loader(task, Job::Part::Validation, {});
+  if (!loader) throw ConfigError("There is no data to predict on.");
+  const torch::NoGradGuard no_grad;
+  task.module().eval();
+  device::CopyStream stream(job.device().str());
+  Predictions result;
+  loader->seek(0, 0);
+  while (const auto batch = loader->next()) {
+    if (batch->sample_ids.empty()) continue;
+    const task::Batch rows = to_task_batch(*batch, &stream, job.channels_last(task));
+    task::Context context(job.seed(), -1, /*training=*/false, rows.sample_ids);
+    context.device = job.device();
+    const device::AutocastScope precision(device::kind_of(job.device()), job.precision());
+    for (auto& [name, tensor] : task.predict(rows, context)) {
+      torch::Tensor host = tensor.detach().to(torch::kCPU);
+      if (host.dim() == 0 || host.size(0) != rows.size()) continue;  // not one row per sample
+      torch::Tensor& all = result.outputs[name];
+      all = append_rows(all, host.contiguous());
+    }
+    result.sample_ids.insert(result.sample_ids.end(), rows.sample_ids.begin(), rows.sample_ids.end());
+  }
+  if (result.outputs.empty())
+    throw DataError(fmt::format("Task '{}' gave no output with one row per sample.", job.entry().name));
+  return result;
+}
+
+void write_predictions(const Predictions& predictions, const std::filesystem::path& path) {
+  if (path.extension() == ".parquet") {
+    write_predictions_parquet(predictions, path);
+    return;
+  }
+  NamedTensors tensors;
+  tensors.emplace_back("sample_ids", torch::tensor(predictions.sample_ids, torch::kInt64));
+  for (const auto& [name, tensor] : predictions.outputs) tensors.emplace_back(name, tensor.contiguous());
+  write_safetensors_atomic(path, tensors);
+}
+
+}  // namespace redline::train
