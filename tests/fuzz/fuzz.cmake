@@ -26,11 +26,11 @@ endforeach()
 # What a reader needs of each room: its files without LibTorch, less those that read nothing from outside.
 set(FUZZ_CORE_LESS "")
 set(FUZZ_CONFIG_LESS "^describe")
-set(FUZZ_MEASURE_LESS "^(csv|progress|protobuf|tfevents|trace)\\.cpp")
-string(CONCAT FUZZ_DATA_LESS "^(array|bad_samples|collate|concat|disk_cache|feature_cache|image_transforms|audio_transforms|job|length_buckets|"
+set(FUZZ_MEASURE_LESS "(^|/)(csv|progress|protobuf|tfevents|trace)\\.cpp")
+string(CONCAT FUZZ_DATA_LESS "(^|/)(array|bad_samples|collate|concat|disk_cache|feature_cache|image_transforms|audio_transforms|job|length_buckets|"
   "loader|memory_source|multi_speaker|name_ranges|open_data|ordered_loader|plan|sample_chain|sequence|shard_writer|shuffle|step_split|stream_copy|"
   "synth|dataset_)[a-z_]*\\.cpp|image_ops")
-set(FUZZ_TRAIN safetensors_header.cpp safetensors_header_text.cpp checkpoint/block_reader.cpp checkpoint/manifest.cpp loop/loop_state.cpp)
+set(FUZZ_TRAIN files/safetensors_header.cpp files/safetensors_header_text.cpp checkpoint/block_reader.cpp checkpoint/manifest.cpp loop/loop_state.cpp)
 list(TRANSFORM FUZZ_TRAIN PREPEND "${CMAKE_SOURCE_DIR}/src/train/")
 file(GLOB FUZZ_OWN "${CMAKE_CURRENT_LIST_DIR}/*.cpp")
 
@@ -86,7 +86,7 @@ function(fuzz_jobs_program)
   foreach(directory "${CMAKE_SOURCE_DIR}/cmake/narrow" "${REDLINE_SITE}/torch/include" "${REDLINE_SITE}/torch/include/torch/csrc/api/include")
     list(APPEND FUZZ_COMMON -isystem "${directory}")
   endforeach()
-  set(train safetensors.cpp checkpoint/loading.cpp testing/example_task.cpp testing/harness.cpp)
+  set(train files/safetensors.cpp checkpoint/loading.cpp testing/example_task.cpp testing/harness.cpp)
   list(TRANSFORM train PREPEND "${CMAKE_SOURCE_DIR}/src/train/")
   set(FUZZ_OBJECTS "")
   fuzz_batches(fuzz_jobs jobs 18 ${train} "${CMAKE_SOURCE_DIR}/tests/fuzz/jobs/job_targets.cpp")
