@@ -30,7 +30,7 @@ struct Setup {
     observer = std::make_unique<train::RunObserver>(
         *writer, *task, train::RunObserverSettings{true, true, true, 0, -1, std::nullopt, 0});
     trainer = std::make_unique<train::Trainer>(
-        train::Trainer::Parts{*task, *loader, nullptr, nullptr, observer.get(), nullptr},
+        train::LoopParts{*task, *loader, nullptr, nullptr, observer.get(), nullptr},
         train::make_loop_settings(*job, *task, *loader));
   }
   task::Registry registry;

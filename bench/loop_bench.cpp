@@ -7,7 +7,7 @@
 
 #include "example_setup.h"
 #include "interleave.h"
-#include "train/loop/batches.h"
+#include "train/step/batches.h"
 
 namespace redline::bench {
 namespace {

@@ -29,7 +29,7 @@ std::vector<torch::Tensor> make_parameters() {
 train::Optimizer make_optimizer(const std::vector<torch::Tensor>& parameters) {
   std::vector<train::OptimizedParameter> named;
   for (size_t i = 0; i < parameters.size(); ++i) named.push_back({fmt::format("p{}", i), parameters[i], 1.0, 0.01});
-  return {train::OptimizerSettings{}, named};
+  return {train::OptimConfig{}, named};
 }
 
 // The median of steps made for so many seconds, as JSON for workloads/optimiser.py.

@@ -12,7 +12,7 @@
 #include "models/register.h"
 #include "models/sequence_vae/generate.h"
 #include "train/evaluate.h"
-#include "train/loop/batches.h"
+#include "train/step/batches.h"
 #include "train/training_run.h"
 #include "train/weights.h"
 

@@ -68,9 +68,13 @@ class Task {
   // What `redline predict` writes, e.g. embeddings; default: the outputs of loss().
   virtual std::map<std::string, torch::Tensor> predict(const Batch& batch, Context& ctx);
   virtual std::vector<MetricInfo> metrics() const { return {}; }
-  // Whole-set validation metrics that are not means over batches (IoU, active units): fed by loss() in validation, read
-  // here, reset.
-  virtual std::map<std::string, double> finish_validation() { return {}; }
+  // Whole-set validation metrics that are not means over batches (IoU, active units): sums that loss() fed in
+  // validation are handed over and begin anew; those of several ranks are added; metrics are made of the added ones.
+  virtual std::vector<double> take_validation_sums() { return {}; }
+  virtual std::map<std::string, double> finish_validation(const std::vector<double>& sums) {
+    static_cast<void>(sums);
+    return {};
+  }
 
   virtual std::vector<ParameterGroup> parameter_groups() const { return {}; }  // empty: one group, all parameters
   // Names of the groups the next optimiser step updates (weights, moments and weight decay); empty: all. Gradients and

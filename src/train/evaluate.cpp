@@ -7,9 +7,9 @@
 #include "core/strings.h"
 #include "device/autocast.h"
 #include "train/checkpoint/loading.h"
-#include "train/loop/batches.h"
-#include "train/loop/step_compute.h"
+#include "train/guards/precision_guard.h"
 #include "train/run/predictions_parquet.h"
+#include "train/step/batches.h"
 #include "train/weights.h"
 
 namespace redline::train {
@@ -109,7 +109,7 @@ ValidationResult evaluate(const Job& job, task::Task& task, const ChosenWeights&
   // What the run resolved, also where this machine would choose otherwise; and its guard may have left that precision:
   // the run then validated in the safer one.
   if (chosen.loop && (job.precision_was_chosen() || chosen.loop->precision_name == precision_name(job.precision()))) {
-    PrecisionGuard guard(job.trainer().guards.settings(read_precision(chosen.loop->precision_name)));
+    PrecisionGuard guard(job.trainer().guards, read_precision(chosen.loop->precision_name));
     guard.restore(chosen.loop->precision);
     settings.precision = guard.precision();
   }

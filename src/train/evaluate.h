@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "train/job.h"
+#include "train/loop/loop_state.h"
 #include "train/loop/validation.h"
 
 namespace redline::train {

@@ -15,7 +15,7 @@
 #include "data/loader.h"
 #include "device/precision_choice.h"
 #include "task/registry.h"
-#include "train/loop/trainer.h"
+#include "train/loop/loop_settings.h"
 #include "train/options/exp_manager_options.h"
 #include "train/options/optim_options.h"
 #include "train/options/trainer_options.h"

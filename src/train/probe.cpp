@@ -5,8 +5,10 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "train/loop/batches.h"
 #include "train/optim/gradients.h"
+#include "train/optim/parameter_rules.h"
+#include "train/step/batches.h"
+#include "train/step/eager_step.h"
 #include "train/training_run.h"
 #include "train/weights.h"
 
@@ -76,31 +78,32 @@ ProbeResult run_probe(const Job& job, const ProbeInput& input) {
   }
 
   ProbeResult result;
-  Optimizer optimizer(job.optim().optimizer(),
+  Optimizer optimizer(job.optim(),
                       apply_parameter_rules(task->module(), task->parameter_groups(), job.optim().rules()));
-  LossScaler scaler(job.trainer().amp.settings(job.precision() == Precision::Fp16Mixed));
+  LossScaler scaler(job.trainer().amp, job.precision() == Precision::Fp16Mixed);
   const Schedule schedule = probe_schedule(job, input.steps);
   measure::StepClock clock;
-  StepCompute compute(*task, device, clock);
+  Alone agreement;
+  EagerStep compute(*task, device, clock, agreement);
   task->module().train();
   for (int64_t step = 0; step < input.steps; ++step) {
     optimizer.clear_gradients();
     compute.begin({job.seed(), step, job.precision(), scaler.scale(), 1});
     compute.want_outputs(step == 0);
-    compute.add(batch);
+    compute.add(batch, /*last=*/true);
     if (step == 0)
       for (const auto& [name, tensor] : compute.outputs()) result.tensors[name] = tensor.to(torch::kCPU).contiguous();
-    const StepResult outcome = compute.finish();
-    result.losses.push_back(outcome.loss);
+    const StepVerdict outcome = compute.finish();
+    const double divisor = outcome.weight > 0 ? compute.divisor(outcome.weight) : 1.0;
+    result.losses.push_back(outcome.loss());
     if (step == 0)
       for (const OptimizedParameter& p : optimizer.parameters())
         if (p.value.grad().defined())
-          result.tensors["grad." + p.name] = (p.value.grad() / outcome.divisor).to(torch::kCPU).contiguous();
+          result.tensors["grad." + p.name] = (p.value.grad() / divisor).to(torch::kCPU).contiguous();
     const GradientCheck check = check_gradients(optimizer.gradients());
     scaler.update(!check.finite);
     if (!check.finite) continue;
-    optimizer.step(schedule.at(step),
-                   outcome.divisor / clip_factor(check.norm / outcome.divisor, job.trainer().gradient_clip_val),
+    optimizer.step(schedule.at(step), divisor / clip_factor(check.norm / divisor, job.trainer().gradient_clip_val),
                    task->groups_to_update());
     apply_batch_norm(outcome.batch_norm);
     task->committed(step + 1);

@@ -15,12 +15,13 @@
 #include "measure/step_clock.h"
 #include "train/checkpoint/loading.h"
 #include "train/job/summary.h"
-#include "train/loop/batches.h"
+#include "train/loop/trainer.h"
 #include "train/run/rescue.h"
 #include "train/run/run_observer.h"
 #include "train/run/run_place.h"
 #include "train/run/run_state.h"
 #include "train/signals.h"
+#include "train/step/batches.h"
 #include "train/weights.h"
 
 namespace redline::train {
@@ -199,12 +200,15 @@ int64_t total_steps(const LoopSettings& s, int64_t steps_per_epoch) {
   return total;
 }
 
+// Of what the host has left, this rank's share.
+int64_t available_bytes(const Job& job) { return device::system_available_bytes() / job.machine().ranks.per_host; }
+
 void limit_memory(const Job& job) {
   device::memory::install();
   device::memory::set_enabled(true);
   const int64_t limit = job.trainer().memory_limit
                             ? static_cast<int64_t>(*parse_bytes(*job.trainer().memory_limit))
-                            : device::memory::default_limit(static_cast<uint64_t>(device::system_available_bytes()),
+                            : device::memory::default_limit(static_cast<uint64_t>(available_bytes(job)),
                                                             device::memory::stats().live_bytes,
                                                             static_cast<uint64_t>(job.train_ds().max_buffer_bytes));
   device::memory::set_limit(job.device().is_cpu() ? limit : 0);
@@ -278,7 +282,7 @@ RunSummary run_job(Job& job, const RunOptions& options) {
   std::vector<std::string> notes;
   LoopSettings settings = make_loop_settings(job, *task, *train, &notes);
   settings.plot_directory = (summary.directory / "plots").string();
-  if (settings.device.is_cpu()) settings.process_bytes = device::system_available_bytes() + device::process_rss_bytes();
+  if (settings.device.is_cpu()) settings.process_bytes = available_bytes(job) + device::process_rss_bytes();
   device::CopyStream stream(settings.device.str());
   Trainer trainer({*task, *train, validation.get(), nullptr, nullptr, &stream}, settings);
   if (loaded) trainer.load(loaded->state);
@@ -386,10 +390,11 @@ int64_t longest_batch_peak(const Job& job, task::Task& task, int64_t rows, bool 
   if (worst.size() == 0) return 0;
   device::memory::begin_step();
   measure::StepClock clock;
-  StepCompute compute(task, job.device(), clock);
+  Alone agreement;
+  EagerStep compute(task, job.device(), clock, agreement);
   compute.begin({job.seed(), 0, job.precision(), 1.0, 1});
-  compute.add(worst);
-  if (in_pieces) compute.add(worst);
+  compute.add(worst, /*last=*/!in_pieces);
+  if (in_pieces) compute.add(worst, /*last=*/true);
   return device::memory::stats().step_peak_bytes;
 }
 

@@ -7,6 +7,7 @@
 
 #include "measure/trace.h"
 #include "train/job.h"
+#include "train/loop/fit_result.h"
 
 namespace redline::train {
 

@@ -7,6 +7,7 @@
 #include "device/memory.h"
 #include "device/threads.h"
 #include "train/run/run_observer.h"
+#include "train/run/trial_loop.h"
 #include "train/training_run.h"
 
 namespace redline::train {
@@ -50,7 +51,7 @@ struct Trial::Impl {
   std::unique_ptr<CheckpointStore> store;
   CollectingObserver observer;
   std::unique_ptr<device::CopyStream> stream;
-  std::unique_ptr<Trainer> trainer;
+  std::unique_ptr<TrialLoop> trainer;
   TrialOptions options;
   int records = 0;
 
@@ -100,8 +101,8 @@ Trial::Trial(const task::Registry& registry, const config::RequestSource& source
   settings.drift_ratio = 0;
   settings.early_stopping.reset();
   if (!options.guards) {
-    settings.check_weights = false;
-    settings.snapshot_every_n_steps = 0;
+    settings.guards.check_weights = false;
+    settings.guards.snapshot_every_n_steps = 0;
   }
   const bool writes = options.log || options.monitor || options.checkpoint;
   if (writes) {
@@ -114,8 +115,8 @@ Trial::Trial(const task::Registry& registry, const config::RequestSource& source
     m.store =
         std::make_unique<CheckpointStore>(m.scratch / "checkpoints", m.job->exp_manager().checkpoint_callback_params);
   m.stream = std::make_unique<device::CopyStream>(settings.device.str());
-  m.trainer = std::make_unique<Trainer>(
-      Trainer::Parts{*m.task, *m.train, m.validation.get(), m.store.get(), &m.observer, m.stream.get()}, settings);
+  m.trainer = std::make_unique<TrialLoop>(
+      LoopParts{*m.task, *m.train, m.validation.get(), m.store.get(), &m.observer, m.stream.get()}, settings);
 }
 
 void Trial::vary(const TrialOptions& options) {
@@ -180,7 +181,7 @@ std::optional<double> Trial::time_checkpoint() {
 }
 
 int64_t Trial::longest_batch_peak_bytes() {
-  impl_->trainer->refresh_snapshot();
+  impl_->trainer->refresh_copy();
   const int64_t peak = longest_batch_peak(*impl_->job, *impl_->task);
   impl_->task->module().zero_grad(/*set_to_none=*/true);
   return peak;

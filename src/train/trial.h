@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "measure/run_record.h"
+#include "train/checkpoint/snapshot.h"
+#include "train/guards/operator_watch.h"
 #include "train/job.h"
-#include "train/loop/operator_watch.h"
 
 namespace redline::train {
 

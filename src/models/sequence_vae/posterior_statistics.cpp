@@ -63,6 +63,33 @@ void PosteriorStatistics::add(const Posteriors& batch, const std::optional<Infor
   information_count_ += batch.n;
 }
 
+// count, information (count, closed form, paired), then KL, means and squares by dimension.
+std::vector<double> PosteriorStatistics::sums() const {
+  const auto n = static_cast<double>(count_);
+  std::vector<double> out = {n, static_cast<double>(information_count_), information_sum_.closed_form,
+                             information_sum_.paired};
+  out.insert(out.end(), kl_sum_.begin(), kl_sum_.end());
+  for (const double mean : mean_) out.push_back(mean * n);
+  for (size_t k = 0; k < mean_.size(); ++k) out.push_back(square_[k] + mean_[k] * mean_[k] * n);
+  return out;
+}
+
+PosteriorStatistics PosteriorStatistics::of_sums(std::span<const double> sums) {
+  constexpr size_t kFirst = 4;
+  REDLINE_CHECK(sums.size() >= kFirst && (sums.size() - kFirst) % 3 == 0, "sums of posteriors have three a dimension");
+  const size_t latent = (sums.size() - kFirst) / 3;
+  PosteriorStatistics out(static_cast<int64_t>(latent));
+  out.count_ = std::llround(sums[0]);
+  out.information_count_ = std::llround(sums[1]);
+  out.information_sum_ = {sums[2], sums[3]};
+  for (size_t k = 0; k < latent && out.count_ > 0; ++k) {
+    out.kl_sum_[k] = sums[kFirst + k];
+    out.mean_[k] = sums[kFirst + latent + k] / sums[0];
+    out.square_[k] = std::max(0.0, sums[kFirst + 2 * latent + k] - out.mean_[k] * sums[kFirst + latent + k]);
+  }
+  return out;
+}
+
 std::vector<double> PosteriorStatistics::kl_per_dim() const {
   std::vector<double> out = kl_sum_;
   for (double& value : out) value = count_ > 0 ? value / static_cast<double>(count_) : 0.0;

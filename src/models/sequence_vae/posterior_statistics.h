@@ -37,6 +37,10 @@ class PosteriorStatistics {
   // `information` is the batch's mutual information, weighted by its size (none: not estimated).
   void add(const Posteriors& batch, const std::optional<Information>& information);
 
+  // All of it as sums: those of several ranks are added, and the result is the statistics of all their examples.
+  std::vector<double> sums() const;
+  static PosteriorStatistics of_sums(std::span<const double> sums);
+
   int64_t count() const { return count_; }
   std::vector<double> kl_per_dim() const;               // means over all examples
   double kl() const;                                    // their sum

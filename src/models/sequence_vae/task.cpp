@@ -129,19 +129,26 @@ void SequenceVaeTask::note_validation(const Forward& forward, const torch::Tenso
   validation_words_ += options_.reads_tokens() ? rows - static_cast<double>(snapshot.n) : rows;
 }
 
-std::map<std::string, double> SequenceVaeTask::finish_validation() {
-  if (validation_.count() == 0) return {};
-  const Information information = validation_.information_mean().value_or(Information{});
-  std::map<std::string, double> out = {
-      {"active_units", static_cast<double>(validation_.active_units(options_.monitor.active_variance))},
-      {"mutual_information", information.closed_form},
-      {"mutual_information_paired", information.paired},
-      {"kl_whole_set", validation_.kl()},
-      {"perplexity", std::exp(validation_nll_ / std::max(1.0, validation_words_))}};
-  aggressive_.validated(information.closed_form);
+std::vector<double> SequenceVaeTask::take_validation_sums() {
+  std::vector<double> sums = validation_.sums();
+  sums.push_back(validation_nll_);
+  sums.push_back(validation_words_);
   validation_ = PosteriorStatistics(options_.latent_dim);
   validation_nll_ = validation_words_ = 0.0;
-  return out;
+  return sums;
+}
+
+std::map<std::string, double> SequenceVaeTask::finish_validation(const std::vector<double>& sums) {
+  const auto whole = PosteriorStatistics::of_sums(std::span(sums).first(sums.size() - 2));
+  if (whole.count() == 0) return {};
+  const double nll = sums[sums.size() - 2], words = sums.back();
+  const Information information = whole.information_mean().value_or(Information{});
+  aggressive_.validated(information.closed_form);
+  return {{"active_units", static_cast<double>(whole.active_units(options_.monitor.active_variance))},
+          {"mutual_information", information.closed_form},
+          {"mutual_information_paired", information.paired},
+          {"kl_whole_set", whole.kl()},
+          {"perplexity", std::exp(nll / std::max(1.0, words))}};
 }
 
 std::map<std::string, torch::Tensor> SequenceVaeTask::predict(const task::Batch& batch, task::Context& ctx) {

@@ -24,7 +24,8 @@ class SequenceVaeTask : public task::Task {
   task::Loss loss(const task::Batch& batch, task::Context& ctx) override;
   std::map<std::string, torch::Tensor> predict(const task::Batch& batch, task::Context& ctx) override;
   std::vector<task::MetricInfo> metrics() const override;
-  std::map<std::string, double> finish_validation() override;
+  std::vector<double> take_validation_sums() override;
+  std::map<std::string, double> finish_validation(const std::vector<double>& sums) override;
   std::vector<task::ParameterGroup> parameter_groups() const override;
   std::vector<std::string> groups_to_update() const override;
   bool batch_statistics() const override;

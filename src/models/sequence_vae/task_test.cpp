@@ -269,14 +269,26 @@ TEST(SequenceVaeTask, WorstCaseBatchFitsTheSchemaAndRuns) {
 TEST(SequenceVaeTask, ValidationStatisticsAreOfTheWholeSet) {
   const Options o = tiny_task("transformer");
   SequenceVaeTask task(o, 1);
-  EXPECT_TRUE(task.finish_validation().empty());
-  for (int64_t i = 0; i < 3; ++i) run(task, batch_of(o, {6, 13}, {10 * i, 10 * i + 1}), false);
-  const auto metrics = task.finish_validation();
+  EXPECT_TRUE(task.finish_validation(task.take_validation_sums()).empty());
+  std::vector<double> added;
+  for (int64_t i = 0; i < 3; ++i) {
+    const task::Batch batch = batch_of(o, {6, 13}, {10 * i, 10 * i + 1});
+    run(task, batch, false);
+    // As if each batch were on a rank of its own.
+    SequenceVaeTask rank(o, 1);
+    run(rank, batch, false);
+    const std::vector<double> sums = rank.take_validation_sums();
+    added.resize(sums.size());
+    for (size_t k = 0; k < sums.size(); ++k) added[k] += sums[k];
+  }
+  const auto metrics = task.finish_validation(task.take_validation_sums());
   EXPECT_GE(metrics.at("active_units"), 0.0);
   EXPECT_GT(metrics.at("perplexity"), 1.0);
   EXPECT_LT(metrics.at("perplexity"), 30.0);  // an untrained model over 11 tokens
   EXPECT_LE(metrics.at("mutual_information_paired"), std::log(2.0) + 1e-9);
-  EXPECT_TRUE(task.finish_validation().empty());
+  for (const auto& [name, value] : task.finish_validation(added))
+    EXPECT_NEAR(value, metrics.at(name), 1e-9 * std::abs(value) + 1e-12) << name;
+  EXPECT_TRUE(task.finish_validation(task.take_validation_sums()).empty());
 }
 
 TEST(SequenceVaeTask, AggressiveTrainingUpdatesHalvesInTurnAndSurvivesARestart) {

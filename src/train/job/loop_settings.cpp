@@ -48,22 +48,17 @@ LoopSettings make_loop_settings(const Job& job, const task::Task& task, const da
   s.device = job.device();
   s.channels_last = job.channels_last(task);
   s.detect_anomaly = t.detect_anomaly;
-  s.scaler = t.amp.settings(job.precision() == Precision::Fp16Mixed);
-  s.precision = t.guards.settings(job.precision());
-  s.memory_guard = t.guards.out_of_memory;
-  s.check_weights = t.guards.check_weights;
-  s.snapshot_every_n_steps = t.guards.snapshot_every_n_steps;
-  s.snapshot_overhead = t.guards.snapshot_overhead;
+  s.precision = job.precision();
+  s.amp = t.amp;
+  s.guards = t.guards;
   s.cadence = cadence_of(t);
   s.limit_train_batches = parse_count_or_share(t.limit_train_batches, "trainer.limit_train_batches");
   s.limit_val_batches = parse_count_or_share(t.limit_val_batches, "trainer.limit_val_batches");
   s.sanity_batches = t.num_sanity_val_steps;
   s.drift_ratio = t.drift_ratio;
-  s.optimizer = job.optim().optimizer();
-  s.rules = job.optim().rules();
-  s.weight_decay_end = job.optim().weight_decay_end;
-  s.clip = t.gradient_clip_val;
-  s.clip_by_value = t.gradient_clip_algorithm == "value";
+  s.optim = job.optim();
+  s.step.clip = t.gradient_clip_val;
+  s.step.clip_by_value = t.gradient_clip_algorithm == "value";
   const int64_t steps_per_epoch =
       limited_steps(train.steps_per_epoch(), s.limit_train_batches, t.accumulate_grad_batches);
   RunLength run{t.max_steps, steps_per_epoch, t.accumulate_grad_batches,
@@ -71,19 +66,19 @@ LoopSettings make_loop_settings(const Job& job, const task::Task& task, const da
   if (t.max_epochs > 0 && (run.max_steps < 0 || t.max_epochs * steps_per_epoch < run.max_steps))
     run.max_steps = t.max_epochs * steps_per_epoch;
   s.schedule = make_schedule(job.optim(), run, notes);
-  s.schedule_steps = std::max<int64_t>(0, run.max_steps);
-  if (e.ema.enable) s.ema = EmaSettings{e.ema.decay, e.ema.every_n_steps, e.ema.validate_original_weights};
+  if (s.optim.weight_decay_end && s.optim.weight_decay > 0) {
+    s.step.decay_end = *s.optim.weight_decay_end / s.optim.weight_decay;
+    s.step.decay_steps = std::max<int64_t>(0, run.max_steps);
+  }
+  if (e.ema.enable) s.ema = e.ema;
   const CheckpointConfig& c = e.checkpoint_callback_params;
   s.save_interval = save_interval_of(c, t.accumulate_grad_batches);
   s.save_every_n_epochs = c.every_n_epochs;
   s.save_on_validation = c.save_on_validation;
   s.save_metric = c.monitor.value();
-  if (e.create_early_stopping_callback) {
-    s.early_stopping = e.early_stopping_callback_params.settings();
-    s.early_metric = e.early_stopping_callback_params.monitor.value();
-  }
+  if (e.create_early_stopping_callback) s.early_stopping = e.early_stopping_callback_params;
   const bool watches_loss = (e.create_checkpoint_callback && s.save_metric == "val_loss") ||
-                            (s.early_stopping && s.early_metric == "val_loss");
+                            (s.early_stopping && s.early_stopping->monitor.value() == "val_loss");
   if (notes != nullptr && watches_loss && job.monitor_metric() != "val_loss")
     notes->push_back(fmt::format(
         "val_loss is monitored as asked, but this task's loss changes its meaning while it trains, so early "

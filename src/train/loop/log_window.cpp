@@ -2,17 +2,17 @@
 
 namespace redline::train {
 
-void LogWindow::add(const StepResult& result, bool committed) {
+void LogWindow::add(const StepVerdict& step) {
   ++timed_steps_;
-  timed_samples_ += result.samples;
+  timed_samples_ += step.samples;
   ++sums_.steps;
-  sums_.samples += result.samples;
-  sums_.items += result.items;
-  sums_.padded_items += result.padded_items;
-  if (!committed || !(result.weight > 0)) return;
-  sums_.weight += result.weight;
-  sums_.loss += result.loss * result.weight;
-  for (const auto& [name, mean] : result.metrics) sums_.metrics[name] += mean * result.weight;
+  sums_.samples += step.samples;
+  sums_.items += step.items;
+  sums_.padded_items += step.padded_items;
+  if (!step.committed || !(step.weight > 0)) return;
+  sums_.weight += step.weight;
+  sums_.loss += step.loss() * step.weight;
+  for (const auto& [name, sum] : step.metric_sums) sums_.metrics[name] += sum / step.weight * step.weight;
 }
 
 void LogWindow::add_phases(const measure::PhaseTimes& phases) {

@@ -9,14 +9,14 @@
 #include "data/loader.h"
 #include "measure/phases.h"
 #include "train/loop/loop_state.h"
-#include "train/loop/step_compute.h"
+#include "train/step/step_verdict.h"
 
 namespace redline::train {
 
 class LogWindow {
  public:
-  // A committed step's result; skipped steps only count their samples.
-  void add(const StepResult& result, bool committed);
+  // Steps that were not committed only count their samples.
+  void add(const StepVerdict& step);
   void add_phases(const measure::PhaseTimes& phases);  // of a finished step
 
   struct Now {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "data/loader.h"
-#include "train/loop/precision_guard.h"
+#include "train/guards/precision_guard.h"
 
 namespace redline::train {
 

@@ -7,8 +7,8 @@
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "train/loop/batches.h"
 #include "train/signals.h"
+#include "train/step/batches.h"
 #include "train/testing/harness.h"
 
 namespace redline::train {
@@ -23,19 +23,21 @@ std::map<std::string, torch::Tensor> gradients_of(int64_t pieces, double* loss, 
   Loop loop({"model.dropout=0.4"});
   task::Batch whole = to_task_batch(*loop.train->next(), nullptr, false);
   measure::StepClock clock;
-  StepCompute compute(*loop.task, torch::kCPU, clock);
+  Alone agreement;
+  EagerStep compute(*loop.task, torch::kCPU, clock, agreement);
   compute.begin({7, 3, Precision::Fp32, scale, pieces});
   const int64_t rows = whole.size() / pieces;
-  for (int64_t i = 0; i < pieces; ++i) compute.add(narrow_batch(whole, loop.task->schema(), i * rows, rows));
-  const StepResult result = compute.finish();
-  *loss = result.loss;
+  for (int64_t i = 0; i < pieces; ++i)
+    compute.add(narrow_batch(whole, loop.task->schema(), i * rows, rows), i + 1 == pieces);
+  const StepVerdict result = compute.finish();
+  *loss = result.loss();
   std::map<std::string, torch::Tensor> gradients;
   for (const auto& item : loop.task->module().named_parameters())
-    gradients[item.key()] = item.value().grad() / result.divisor;
+    gradients[item.key()] = item.value().grad() / compute.divisor(result.weight);
   return gradients;
 }
 
-TEST(StepCompute, OneBatchSplitInPiecesHasTheSameLossAndGradients) {
+TEST(EagerStep, OneBatchSplitInPiecesHasTheSameLossAndGradients) {
   double whole_loss = 0;
   const auto whole = gradients_of(1, &whole_loss);
   for (int64_t pieces : {2, 4, 8}) {
@@ -48,7 +50,7 @@ TEST(StepCompute, OneBatchSplitInPiecesHasTheSameLossAndGradients) {
   EXPECT_LT(difference(whole, gradients_of(4, &loss, 1024.0)), 1e-6);  // loss scaling is taken out again
 }
 
-TEST(StepCompute, NegativeControlAveragingPiecesWithoutWeightsIsNotTheSame) {
+TEST(EagerStep, NegativeControlAveragingPiecesWithoutWeightsIsNotTheSame) {
   double whole_loss = 0;
   const auto whole = gradients_of(1, &whole_loss);
   Loop loop({"model.dropout=0.4"});
@@ -56,9 +58,10 @@ TEST(StepCompute, NegativeControlAveragingPiecesWithoutWeightsIsNotTheSame) {
   measure::StepClock clock;
   std::map<std::string, torch::Tensor> mean;
   for (int64_t i = 0; i < 4; ++i) {
-    StepCompute compute(*loop.task, torch::kCPU, clock);
+    Alone agreement;
+    EagerStep compute(*loop.task, torch::kCPU, clock, agreement);
     compute.begin({7, 3, Precision::Fp32, 1.0, 1});
-    compute.add(narrow_batch(batch, loop.task->schema(), i * 2, 2));
+    compute.add(narrow_batch(batch, loop.task->schema(), i * 2, 2), /*last=*/true);
     compute.finish();
   }
   for (const auto& item : loop.task->module().named_parameters()) mean[item.key()] = item.value().grad() / 4;
@@ -377,20 +380,22 @@ TEST(LogWindow, MeansAreWeightedAndRatesCountWallTime) {
   LogWindow::Now begin;
   begin.now_ns = 1'000'000'000;
   window.reset(begin);
-  StepResult small, large;
-  small.loss = 1.0;
+  StepVerdict small, large;
+  small.value_sum = 1.0;
   small.weight = 1;
   small.samples = 2;
-  small.metrics["m"] = 10;
-  large.loss = 4.0;
+  small.metric_sums["m"] = 10;
+  large.value_sum = 12.0;
   large.weight = 3;
   large.samples = 6;
-  large.metrics["m"] = 2;
+  large.metric_sums["m"] = 6;
   large.items = 30;
   large.padded_items = 40;
-  window.add(small, true);
-  window.add(large, true);
-  window.add(large, false);  // skipped: counts samples, not loss
+  small.committed = large.committed = true;
+  window.add(small);
+  window.add(large);
+  large.committed = false;  // skipped: counts samples, not loss
+  window.add(large);
   measure::PhaseTimes phases{};
   phases[static_cast<size_t>(measure::Phase::Wait)] = 500'000'000;
   window.add_phases(phases);
@@ -409,7 +414,7 @@ TEST(LogWindow, MeansAreWeightedAndRatesCountWallTime) {
   LogWindow resumed;
   resumed.restore(window.sums());
   resumed.start_clock(begin);
-  resumed.add(small, true);
+  resumed.add(small);
   const auto later = resumed.values(now);
   EXPECT_DOUBLE_EQ(later.at("loss"), (1.0 + 12.0 + 1.0) / 5);
   EXPECT_DOUBLE_EQ(later.at("samples_per_second"), 1.0);
@@ -426,7 +431,7 @@ TEST(Trainer, LogsTheModelsArithmeticAgainstTheMachines) {
   LoopSettings unknown = make_loop_settings(*loop.job, *loop.task, *loop.train);
   unknown.fp32_gflops = 0;
   testing::Collected seen;
-  Trainer trainer({*loop.task, *loop.train, nullptr, nullptr, &seen, nullptr}, unknown);
+  Trainer trainer(LoopParts{*loop.task, *loop.train, nullptr, nullptr, &seen, nullptr}, unknown);
   trainer.run_steps(10);
   EXPECT_FALSE(seen.logs.back().metrics.contains("flops_share"));
 }

@@ -5,8 +5,7 @@
 
 #include "core/error.h"
 #include "device/autocast.h"
-#include "train/loop/batches.h"
-#include "train/loop/step_compute.h"
+#include "train/step/batches.h"
 
 namespace redline::train {
 
@@ -74,7 +73,7 @@ ValidationResult validate(task::Task& task, data::Loader& loader, const Validati
   const EvaluationMode mode(task.module());
   const torch::NoGradGuard no_grad;
   const task::BatchSchema schema = task.schema();
-  task.finish_validation();  // what an aborted validation may have left behind
+  task.take_validation_sums();  // what an aborted validation may have left behind
   loader.seek(0, 0);
   const int64_t limit = std::min(loader.steps_per_epoch(), settings.limit_batches.of(loader.steps_per_epoch()));
   ValidationResult result;
@@ -96,7 +95,8 @@ ValidationResult validate(task::Task& task, data::Loader& loader, const Validati
     result.metrics["val_loss"] = sums.loss / sums.weight;
     for (const auto& [name, sum] : sums.metrics) result.metrics["val_" + name] = sum / sums.weight;
   }
-  for (const auto& [name, value] : task.finish_validation()) result.metrics["val_" + name] = value;
+  for (const auto& [name, value] : task.finish_validation(task.take_validation_sums()))
+    result.metrics["val_" + name] = value;
   return result;
 }
 

@@ -7,11 +7,12 @@
 #include <optional>
 #include <string>
 
+#include "core/precision.h"
 #include "data/loader.h"
 #include "device/tensor_copy.h"
 #include "task/task.h"
+#include "train/guards/memory_guard.h"
 #include "train/loop/cadence.h"
-#include "train/loop/precision_guard.h"
 
 namespace redline::train {
 

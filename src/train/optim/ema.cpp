@@ -6,7 +6,22 @@
 
 namespace redline::train {
 
-Ema::Ema(double decay, NamedTensors model) : decay_(decay), model_(std::move(model)) {
+using config::Effect;
+
+config::Table<EmaConfig> EmaConfig::fields() {
+  using T = EmaConfig;
+  config::Table<T> table;
+  table.about("Exponential moving average of parameters and buffers; no warm-up, starts as the initial weights.");
+  table.add("enable", &T::enable, "Keep an average.").effect(Effect::Optimisation).alias(".model_ema");
+  table.add("decay", &T::decay, "Weight of the past.").range(0, 1).alias(".model_ema_decay");
+  table.add("every_n_steps", &T::every_n_steps, "Average every so many steps.").unit("steps").at_least(1);
+  table.add("validate_original_weights", &T::validate_original_weights,
+            "Validate with the live weights instead of the average.");
+  table.accept("cpu_offload", {"false"}, "the average lives where the weights live");
+  return table;
+}
+
+Ema::Ema(const EmaConfig& config, NamedTensors model) : config_(config), model_(std::move(model)) {
   const torch::NoGradGuard no_grad;
   for (const auto& [name, live] : model_) {
     torch::Tensor average = live.detach().clone(at::MemoryFormat::Preserve);
@@ -20,9 +35,10 @@ Ema::Ema(double decay, NamedTensors model) : decay_(decay), model_(std::move(mod
   }
 }
 
-void Ema::update() {
+void Ema::update(int64_t step) {
+  if (step % config_.every_n_steps != 0) return;
   const torch::NoGradGuard no_grad;
-  at::_foreach_lerp_(average_float_, live_float_, 1.0 - decay_);
+  at::_foreach_lerp_(average_float_, live_float_, 1.0 - config_.decay);
   for (auto& [average, live] : copied_) average.copy_(live);
 }
 

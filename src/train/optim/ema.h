@@ -6,16 +6,28 @@
 
 #include <vector>
 
+#include "config/fields.h"
 #include "train/files/safetensors.h"
 
 namespace redline::train {
 
+// The options `exp_manager.ema`.
+struct EmaConfig {
+  bool enable = false;
+  double decay = 0.999;
+  int64_t every_n_steps = 1;
+  bool validate_original_weights = false;
+  static config::Table<EmaConfig> fields();
+};
+
 class Ema {
  public:
   // Copies the values; the tensors stay the model's.
-  Ema(double decay, NamedTensors model);
+  Ema(const EmaConfig& config, NamedTensors model);
+  const EmaConfig& config() const { return config_; }
 
-  void update();
+  // After committed step `step` (from 1), when the config says so.
+  void update(int64_t step);
   // Exchanges averaged and live values in place, for validation with the averages; twice = nothing.
   void swap();
   const NamedTensors& averages() const { return averages_; }
@@ -23,7 +35,7 @@ class Ema {
   void load(const std::map<std::string, torch::Tensor>& averages);
 
  private:
-  double decay_;
+  EmaConfig config_;
   NamedTensors model_, averages_;
   std::vector<torch::Tensor> live_float_, average_float_;  // lerped; the others are copied
   std::vector<std::pair<torch::Tensor, torch::Tensor>> copied_;

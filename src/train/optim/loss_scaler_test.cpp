@@ -13,7 +13,7 @@ namespace {
 TEST(LossScaler, FollowsTheTrajectoryOfTorchAmp) {
   const auto facts = nlohmann::json::parse(read_file(REDLINE_FIXTURES "/convnext/facts.json"))["loss_scaler"];
   LossScaler scaler(
-      {true, true, facts["init_scale"], facts["growth_factor"], facts["backoff_factor"], facts["growth_interval"]});
+      {{}, facts["init_scale"], facts["growth_factor"], facts["backoff_factor"], facts["growth_interval"]}, true);
   float parameter = 1.0f;
   for (size_t i = 0; i < facts["overflow_at"].size(); ++i) {
     const bool overflow = facts["overflow_at"][i].get<int>() != 0;
@@ -28,7 +28,7 @@ TEST(LossScaler, FollowsTheTrajectoryOfTorchAmp) {
 }
 
 TEST(LossScaler, StaticScaleNeverMoves) {
-  LossScaler scaler({true, false, 512.0, 2.0, 0.5, 1});
+  LossScaler scaler({"512", 4.0, 2.0, 0.5, 1}, true);
   for (bool overflow : {false, true, false, true}) scaler.update(overflow);
   EXPECT_EQ(scaler.scale(), 512.0);
   scaler.restore(4.0, 1);
@@ -36,7 +36,7 @@ TEST(LossScaler, StaticScaleNeverMoves) {
 }
 
 TEST(LossScaler, GrowthStopsAtTheEndOfFloat) {
-  LossScaler scaler({true, true, static_cast<double>(std::numeric_limits<float>::max()) / 1.5, 2.0, 0.5, 1});
+  LossScaler scaler({"dynamic", static_cast<double>(std::numeric_limits<float>::max()) / 1.5, 2.0, 0.5, 1}, true);
   const double before = scaler.scale();
   scaler.update(false);
   EXPECT_EQ(scaler.scale(), before);
@@ -46,7 +46,7 @@ TEST(LossScaler, DisabledIsOneAndRestoreContinues) {
   LossScaler off;
   off.update(true);
   EXPECT_EQ(off.scale(), 1.0);
-  LossScaler a({true, true, 1024, 2, 0.5, 3}), b({true, true, 1024, 2, 0.5, 3});
+  LossScaler a({{}, 1024, 2, 0.5, 3}, true), b({{}, 1024, 2, 0.5, 3}, true);
   a.update(false);
   a.update(false);
   b.restore(a.scale(), a.growth_tracker());

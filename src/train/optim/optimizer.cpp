@@ -13,13 +13,11 @@ namespace redline::train {
 
 namespace {
 
-bool keeps_first(const OptimizerSettings& s) { return s.kind != OptimizerKind::Sgd || s.momentum != 0.0; }
-bool keeps_second(const OptimizerSettings& s) { return s.kind != OptimizerKind::Sgd; }
-bool keeps_third(const OptimizerSettings& s) { return s.kind != OptimizerKind::Sgd && s.amsgrad; }
+bool keeps_first(const OptimConfig& c) { return c.is_adam() || c.momentum != 0.0; }
+bool keeps_second(const OptimConfig& c) { return c.is_adam(); }
+bool keeps_third(const OptimConfig& c) { return c.is_adam() && c.amsgrad; }
 
-const char* first_name(const OptimizerSettings& s) {
-  return s.kind == OptimizerKind::Sgd ? "momentum_buffer." : "exp_avg.";
-}
+const char* first_name(const OptimConfig& c) { return c.is_adam() ? "exp_avg." : "momentum_buffer."; }
 
 }  // namespace
 
@@ -28,14 +26,14 @@ void Optimizer::Lists::clear() {
   counts.clear();
 }
 
-Optimizer::Optimizer(const OptimizerSettings& settings, std::vector<OptimizedParameter> parameters)
-    : settings_(settings), parameters_(std::move(parameters)), steps_(parameters_.size(), 0) {
+Optimizer::Optimizer(const OptimConfig& config, std::vector<OptimizedParameter> parameters)
+    : config_(config), parameters_(std::move(parameters)), steps_(parameters_.size(), 0) {
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const OptimizedParameter& p = parameters_[i];
-    if (keeps_first(settings_)) first_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
-    if (keeps_second(settings_)) second_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
-    if (keeps_third(settings_)) third_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
+    if (keeps_first(config_)) first_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
+    if (keeps_second(config_)) second_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
+    if (keeps_third(config_)) third_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
     auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
       return g.lr_scale == p.lr_scale && g.weight_decay == p.weight_decay && g.name == p.group &&
              parameters_[g.members[0]].value.device() == p.value.device() &&
@@ -64,18 +62,12 @@ torch::Tensor Optimizer::step_tensor(int64_t count) {
 
 bool Optimizer::step_adam(double lr, double decay, double divisor) {
   adam_.clear();
-  const AdamRates rates{lr,
-                        settings_.beta1,
-                        settings_.beta2,
-                        settings_.eps,
-                        decay,
-                        divisor,
-                        settings_.kind == OptimizerKind::AdamW,
-                        settings_.maximize};
+  const AdamRates rates{lr,    config_.betas[0], config_.betas[1],        config_.eps,
+                        decay, divisor,          config_.name == "adamw", config_.maximize};
   for (size_t i = 0; i < lists_.params.size(); ++i)
     adam_.push_back({lists_.params[i].data_ptr<float>(), lists_.grads[i].const_data_ptr<float>(),
                      lists_.first[i].data_ptr<float>(), lists_.second[i].data_ptr<float>(),
-                     settings_.amsgrad ? lists_.third[i].data_ptr<float>() : nullptr, lists_.params[i].numel(),
+                     config_.amsgrad ? lists_.third[i].data_ptr<float>() : nullptr, lists_.params[i].numel(),
                      adam_scalars(rates, lists_.counts[i])});
   return adam_step(adam_);
 }
@@ -84,24 +76,18 @@ void Optimizer::step_fused(double lr, double decay, double divisor, bool first_t
   std::optional<torch::Tensor> scale;
   if (divisor != 1.0) scale = divisor_.fill_(divisor);
   std::vector<torch::Tensor> steps;
-  if (settings_.kind != OptimizerKind::Sgd)
+  if (config_.is_adam())
     for (const int64_t count : lists_.counts) steps.push_back(step_tensor(count));
-  switch (settings_.kind) {
-    case OptimizerKind::AdamW:
-      at::_fused_adamw_(lists_.params, lists_.grads, lists_.first, lists_.second, lists_.third, steps, lr,
-                        settings_.beta1, settings_.beta2, decay, settings_.eps, settings_.amsgrad, settings_.maximize,
-                        scale);
-      break;
-    case OptimizerKind::Adam:
-      at::_fused_adam_(lists_.params, lists_.grads, lists_.first, lists_.second, lists_.third, steps, lr,
-                       settings_.beta1, settings_.beta2, decay, settings_.eps, settings_.amsgrad, settings_.maximize,
-                       scale);
-      break;
-    case OptimizerKind::Sgd:
-      at::_fused_sgd_(lists_.params, lists_.grads, lists_.first, decay, settings_.momentum, lr, settings_.dampening,
-                      settings_.nesterov, settings_.maximize, first_time, scale);
-      break;
-  }
+  const double beta1 = config_.betas[0], beta2 = config_.betas[1];
+  if (config_.name == "adamw")
+    at::_fused_adamw_(lists_.params, lists_.grads, lists_.first, lists_.second, lists_.third, steps, lr, beta1, beta2,
+                      decay, config_.eps, config_.amsgrad, config_.maximize, scale);
+  else if (config_.is_adam())
+    at::_fused_adam_(lists_.params, lists_.grads, lists_.first, lists_.second, lists_.third, steps, lr, beta1, beta2,
+                     decay, config_.eps, config_.amsgrad, config_.maximize, scale);
+  else
+    at::_fused_sgd_(lists_.params, lists_.grads, lists_.first, decay, config_.momentum, lr, config_.dampening,
+                    config_.nesterov, config_.maximize, first_time, scale);
 }
 
 bool Optimizer::step_group(const Group& group, double lr, double divisor) {
@@ -111,12 +97,12 @@ bool Optimizer::step_group(const Group& group, double lr, double divisor) {
   // moved no longer counts as new.
   for (const bool first_time : {false, true}) {
     lists_.clear();
-    bool plain = settings_.kind != OptimizerKind::Sgd;
+    bool plain = config_.is_adam();
     for (size_t i : group.members) {
       const torch::Tensor& value = parameters_[i].value;
       torch::Tensor grad = value.grad();
       if (!grad.defined()) continue;
-      const bool sgd_first = settings_.kind == OptimizerKind::Sgd && steps_[i] == 0;
+      const bool sgd_first = !config_.is_adam() && steps_[i] == 0;
       if (sgd_first != first_time) continue;
       if (grad.strides() != value.strides()) grad = torch::empty_like(value, at::MemoryFormat::Preserve).copy_(grad);
       plain = plain && value.is_cpu() && value.scalar_type() == torch::kFloat32 &&
@@ -165,7 +151,7 @@ NamedTensors Optimizer::state() const {
   NamedTensors state;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const std::string& name = parameters_[i].name;
-    if (!first_.empty()) state.emplace_back(first_name(settings_) + name, first_[i]);
+    if (!first_.empty()) state.emplace_back(first_name(config_) + name, first_[i]);
     if (!second_.empty()) state.emplace_back("exp_avg_sq." + name, second_[i]);
     if (!third_.empty()) state.emplace_back("max_exp_avg_sq." + name, third_[i]);
   }
@@ -207,7 +193,7 @@ std::vector<std::string> Optimizer::state_names() const {
     if (has)
       for (const OptimizedParameter& p : parameters_) names.push_back(prefix + p.name);
   };
-  add(!first_.empty(), first_name(settings_));
+  add(!first_.empty(), first_name(config_));
   add(!second_.empty(), "exp_avg_sq.");
   add(!third_.empty(), "max_exp_avg_sq.");
   return names;

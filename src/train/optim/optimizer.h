@@ -11,18 +11,9 @@
 
 #include "train/files/safetensors.h"
 #include "train/optim/adam_kernel.h"
+#include "train/optim/optim_config.h"
 
 namespace redline::train {
-
-enum class OptimizerKind { AdamW, Adam, Sgd };
-
-struct OptimizerSettings {
-  OptimizerKind kind = OptimizerKind::AdamW;
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  bool amsgrad = false, maximize = false;
-  double momentum = 0.0, dampening = 0.0;  // SGD
-  bool nesterov = false;
-};
 
 // A trainable parameter and what its rules say.
 struct OptimizedParameter {
@@ -34,7 +25,7 @@ struct OptimizedParameter {
 
 class Optimizer {
  public:
-  Optimizer(const OptimizerSettings& settings, std::vector<OptimizedParameter> parameters);
+  Optimizer(const OptimConfig& config, std::vector<OptimizedParameter> parameters);
 
   // One step of every parameter that has a gradient, with gradients divided by `divisor` (the kernels do it while
   // reading). `groups`: only parameters of these task groups; empty: all. False when a weight that moved is not finite
@@ -70,7 +61,7 @@ class Optimizer {
   void step_fused(double lr, double decay, double divisor, bool first_time);
   torch::Tensor step_tensor(int64_t count);
 
-  OptimizerSettings settings_;
+  OptimConfig config_;
   std::vector<OptimizedParameter> parameters_;
   std::vector<Group> groups_;
   std::vector<torch::Tensor> first_, second_, third_;  // Adam: exp_avg, exp_avg_sq, max; SGD: momentum buffer

@@ -14,19 +14,19 @@
 namespace redline::train {
 namespace {
 
-struct Case {
+struct RecordedCase {
   std::string name;
-  OptimizerSettings settings;
+  OptimConfig settings;
   double lr, weight_decay, clip = 0, ema_decay = 0;
 };
 
-std::vector<Case> recorded_cases() {
-  OptimizerSettings adamw, amsgrad, adam, sgd, momentum, nesterov;
-  adamw.beta2 = 0.98;
+std::vector<RecordedCase> recorded_cases() {
+  OptimConfig adamw, amsgrad, adam, sgd, momentum, nesterov;
+  adamw.betas[1] = 0.98;
   amsgrad.amsgrad = true;
-  adam.kind = OptimizerKind::Adam;
+  adam.name = "adam";
   adam.eps = 1e-6;
-  sgd.kind = momentum.kind = nesterov.kind = OptimizerKind::Sgd;
+  sgd.name = momentum.name = nesterov.name = "sgd";
   momentum.momentum = nesterov.momentum = 0.9;
   momentum.dampening = 0.1;
   nesterov.nesterov = true;
@@ -36,7 +36,7 @@ std::vector<Case> recorded_cases() {
           {"sgd", sgd, 0.1, 0.0},
           {"sgd_momentum", momentum, 0.05, 0.01},
           {"sgd_nesterov", nesterov, 0.05, 0.0},
-          {"adamw_clipped", OptimizerSettings{}, 0.01, 0.05, 5.0},
+          {"adamw_clipped", OptimConfig{}, 0.01, 0.05, 5.0},
           {"sgd_clipped_ema", sgd, 0.1, 0.0, 2.0, 0.9}};
 }
 
@@ -61,7 +61,7 @@ void set_gradients(const Optimizer& optimizer, int step, double factor = 1.0) {
   }
 }
 
-void expect_step(const Case& c, const Optimizer& optimizer, int step) {
+void expect_step(const RecordedCase& c, const Optimizer& optimizer, int step) {
   for (const OptimizedParameter& p : optimizer.parameters()) {
     const torch::Tensor& expected = recorded().at(c.name + ".step" + std::to_string(step) + "." + p.name);
     const double scale = expected.abs().max().item<double>();
@@ -71,7 +71,7 @@ void expect_step(const Case& c, const Optimizer& optimizer, int step) {
 }
 
 // One committed step as the loop makes it: check, clip, one divisor.
-double commit(const Case& c, Optimizer& optimizer, double divisor) {
+double commit(const RecordedCase& c, Optimizer& optimizer, double divisor) {
   const GradientCheck check = check_gradients(optimizer.gradients());
   EXPECT_TRUE(check.finite);
   const double norm = check.norm / divisor;
@@ -80,15 +80,15 @@ double commit(const Case& c, Optimizer& optimizer, double divisor) {
 }
 
 TEST(Optimizer, FollowsPyTorchsTrajectories) {
-  for (const Case& c : recorded_cases()) {
+  for (const RecordedCase& c : recorded_cases()) {
     Optimizer optimizer(c.settings, start_parameters(c.weight_decay));
     NamedTensors model;
     for (const OptimizedParameter& p : optimizer.parameters()) model.emplace_back(p.name, p.value);
-    Ema ema(c.ema_decay, model);
+    Ema ema({true, c.ema_decay}, model);
     for (int step = 0; step < 12; ++step) {
       set_gradients(optimizer, step);
       commit(c, optimizer, 1.0);
-      if (c.ema_decay > 0) ema.update();
+      if (c.ema_decay > 0) ema.update(1);
       expect_step(c, optimizer, step);
     }
     if (c.ema_decay == 0) continue;
@@ -99,7 +99,7 @@ TEST(Optimizer, FollowsPyTorchsTrajectories) {
 
 // Gradients that come scaled (loss scale, total weight) are divided while the kernel reads them.
 TEST(Optimizer, TheDivisorIsTheSameAsUnscaledGradients) {
-  for (const Case& c : recorded_cases()) {
+  for (const RecordedCase& c : recorded_cases()) {
     Optimizer optimizer(c.settings, start_parameters(c.weight_decay));
     for (int step = 0; step < 12; ++step) {
       set_gradients(optimizer, step, 1024.0);
@@ -110,7 +110,7 @@ TEST(Optimizer, TheDivisorIsTheSameAsUnscaledGradients) {
 }
 
 TEST(Optimizer, StateRoundTripsThroughAFile) {
-  for (const Case& c : recorded_cases()) {
+  for (const RecordedCase& c : recorded_cases()) {
     Optimizer a(c.settings, start_parameters(c.weight_decay)), b(c.settings, start_parameters(c.weight_decay));
     for (int step = 0; step < 6; ++step) {
       set_gradients(a, step);
@@ -136,7 +136,7 @@ TEST(Optimizer, StateRoundTripsThroughAFile) {
 }
 
 TEST(Optimizer, AForeignStateIsRefusedByName) {
-  Optimizer optimizer(OptimizerSettings{}, start_parameters(0));
+  Optimizer optimizer(OptimConfig{}, start_parameters(0));
   std::map<std::string, torch::Tensor> state;
   for (const auto& [name, tensor] : optimizer.state()) state[name] = tensor.clone();
   auto renamed = state;
@@ -150,7 +150,7 @@ TEST(Optimizer, AForeignStateIsRefusedByName) {
 }
 
 TEST(Optimizer, ParametersWithoutGradientKeepTheirOwnCount) {
-  const Case c{"adamw", recorded_cases()[0].settings, 0.01, 0.05};
+  const RecordedCase c{"adamw", recorded_cases()[0].settings, 0.01, 0.05};
   Optimizer optimizer(c.settings, start_parameters(c.weight_decay));
   torch::Tensor late = optimizer.parameters()[2].value;
   const torch::Tensor before = late.detach().clone();
@@ -198,7 +198,7 @@ TEST(Optimizer, TheKernelIsLibTorchsFusedStep) {
 
 TEST(Optimizer, TellsWhetherTheNewWeightsAreFinite) {
   for (const char* kind : {"adamw", "sgd"}) {
-    const Case c = kind == std::string("sgd") ? recorded_cases()[3] : recorded_cases()[0];
+    const RecordedCase c = kind == std::string("sgd") ? recorded_cases()[3] : recorded_cases()[0];
     for (const size_t which : {size_t{0}, size_t{2}}) {
       Optimizer optimizer(c.settings, start_parameters(0));
       set_gradients(optimizer, 0);
@@ -217,7 +217,7 @@ TEST(Optimizer, ChannelsLastWeightsTakeTheSameStep) {
   torch::Tensor plain = start.clone().requires_grad_(true);
   torch::Tensor last =
       start.contiguous(at::MemoryFormat::ChannelsLast).clone(at::MemoryFormat::Preserve).requires_grad_(true);
-  Optimizer a(OptimizerSettings{}, {{"w", plain, 1.0, 0.1}}), b(OptimizerSettings{}, {{"w", last, 1.0, 0.1}});
+  Optimizer a(OptimConfig{}, {{"w", plain, 1.0, 0.1}}), b(OptimConfig{}, {{"w", last, 1.0, 0.1}});
   plain.mutable_grad() = grad.clone();
   last.mutable_grad() = grad.clone();  // the wrong layout on purpose
   a.step(0.1, 1.0);
@@ -229,7 +229,7 @@ TEST(Optimizer, OnlyTheNamedGroupsMove) {
   auto parameters = start_parameters(0.1);
   parameters[0].group = "encoder";
   parameters[1].group = "decoder";
-  Optimizer optimizer(OptimizerSettings{}, parameters);
+  Optimizer optimizer(OptimConfig{}, parameters);
   set_gradients(optimizer, 0);
   std::vector<torch::Tensor> before;
   for (const OptimizedParameter& p : optimizer.parameters()) before.push_back(p.value.detach().clone());
@@ -278,10 +278,10 @@ TEST(Gradients, LargeFiniteValuesAreFinite) {
 
 TEST(Ema, SwapTwiceIsNothingAndIntegersAreCopied) {
   torch::Tensor weight = torch::ones({4}), count = torch::zeros({}, torch::kInt64);
-  Ema ema(0.5, {{"w", weight}, {"n", count}});
+  Ema ema({true, 0.5}, {{"w", weight}, {"n", count}});
   weight.fill_(3);
   count.fill_(7);
-  ema.update();
+  ema.update(1);
   ema.swap();
   EXPECT_EQ(weight[0].item<float>(), 2.0f);
   EXPECT_EQ(count.item<int64_t>(), 7);

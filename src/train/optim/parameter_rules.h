@@ -11,20 +11,6 @@
 
 namespace redline::train {
 
-// mmcv's paramwise_cfg.custom_keys: the longest key that is part of a parameter's name applies (ties in alphabetical
-// order).
-struct CustomKey {
-  std::string key;
-  double lr_mult = 1.0, decay_mult = 1.0;
-};
-
-struct ParameterRules {
-  double weight_decay = 0.0;
-  // "1d" (tensors with at most one dimension), "bias" (names ending in ".bias" or equal to it), or any part of a name.
-  std::vector<std::string> no_decay;
-  std::vector<CustomKey> custom_keys;
-};
-
 // Every trainable parameter of the module in the module's order. Throws ConfigError when a task group names a parameter
 // that does not exist or twice, and when nothing is trainable. Rules that match nothing are returned in `unused` (worth
 // a warning).

@@ -4,35 +4,6 @@ namespace redline::train {
 
 using config::Effect;
 
-config::Table<EarlyStoppingConfig> EarlyStoppingConfig::fields() {
-  using T = EarlyStoppingConfig;
-  config::Table<T> table;
-  table.about("Stop when a metric stops improving.");
-  table.add("monitor", &T::monitor,
-            "The metric of a validation that is watched; auto: as for checkpoint_callback_params.monitor.");
-  table.add("mode", &T::mode, "Whether lower or higher is better.").choices({"min", "max"});
-  table.add("min_delta", &T::min_delta, "Smaller improvements do not count.").at_least(0);
-  table.add("patience", &T::patience, "Validations without improvement before stopping.").at_least(1);
-  table.add("stopping_threshold", &T::stopping_threshold, "Stop at once when the metric is better than this.");
-  table.accept("verbose", {}, "it always says why it stopped");
-  table.accept("strict", {"true"}, "a metric that does not exist is always an error");
-  table.accept("check_finite", {"true"}, "the guards look at every step");
-  return table;
-}
-
-config::Table<EmaConfig> EmaConfig::fields() {
-  using T = EmaConfig;
-  config::Table<T> table;
-  table.about("Exponential moving average of parameters and buffers; no warm-up, starts as the initial weights.");
-  table.add("enable", &T::enable, "Keep an average.").effect(Effect::Optimisation).alias(".model_ema");
-  table.add("decay", &T::decay, "Weight of the past.").range(0, 1).alias(".model_ema_decay");
-  table.add("every_n_steps", &T::every_n_steps, "Average every so many steps.").unit("steps").at_least(1);
-  table.add("validate_original_weights", &T::validate_original_weights,
-            "Validate with the live weights instead of the average.");
-  table.accept("cpu_offload", {"false"}, "the average lives where the weights live");
-  return table;
-}
-
 config::Table<ExpManagerConfig> ExpManagerConfig::fields() {
   using T = ExpManagerConfig;
   config::Table<T> table;

@@ -9,26 +9,9 @@
 #include "config/fields.h"
 #include "train/checkpoint/options.h"
 #include "train/loop/early_stopping.h"
+#include "train/optim/ema.h"
 
 namespace redline::train {
-
-struct EarlyStoppingConfig {
-  config::Auto<std::string> monitor;  // auto: the task's (TaskConfig::monitor_metric)
-  std::string mode = "min";
-  double min_delta = 0.001;
-  int64_t patience = 10;
-  std::optional<double> stopping_threshold;
-  static config::Table<EarlyStoppingConfig> fields();
-  EarlyStoppingSettings settings() const { return {mode == "min", min_delta, patience, stopping_threshold}; }
-};
-
-struct EmaConfig {
-  bool enable = false;
-  double decay = 0.999;
-  int64_t every_n_steps = 1;
-  bool validate_original_weights = false;
-  static config::Table<EmaConfig> fields();
-};
 
 struct ExpManagerConfig {
   std::optional<std::string> exp_dir, name;

@@ -157,20 +157,6 @@ void OptimConfig::check() const {
   rules();
 }
 
-OptimizerSettings OptimConfig::optimizer() const {
-  OptimizerSettings s;
-  s.kind = name == "adamw" ? OptimizerKind::AdamW : name == "adam" ? OptimizerKind::Adam : OptimizerKind::Sgd;
-  s.beta1 = betas[0];
-  s.beta2 = betas[1];
-  s.eps = eps;
-  s.amsgrad = amsgrad;
-  s.maximize = maximize;
-  s.momentum = momentum;
-  s.dampening = dampening;
-  s.nesterov = nesterov;
-  return s;
-}
-
 ParameterRules OptimConfig::rules() const {
   ParameterRules result{weight_decay, no_decay, {}};
   if (custom_keys.is_null()) return result;

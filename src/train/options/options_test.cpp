@@ -5,6 +5,7 @@
 #include "config/job.h"
 #include "core/error.h"
 #include "core/file_ops.h"
+#include "device/precision_choice.h"
 #include "train/options/exp_manager_options.h"
 #include "train/options/optim_options.h"
 #include "train/options/trainer_options.h"
@@ -64,9 +65,9 @@ TEST(TrainerOptions, TheGuidesFlagsAreAliases) {
   ASSERT_TRUE(b.optim.sched);
   EXPECT_EQ(b.optim.sched->name, "poly");
   EXPECT_EQ(b.optim.sched->warmup_start_factor, 1e-6);
-  const LossScalerSettings scaler = b.trainer.amp.settings(true);
-  EXPECT_FALSE(scaler.dynamic);
-  EXPECT_EQ(scaler.init_scale, 512.0);
+  const LossScaler scaler(b.trainer.amp, true);
+  EXPECT_FALSE(scaler.dynamic());
+  EXPECT_EQ(scaler.scale(), 512.0);
 }
 
 TEST(TrainerOptions, ALossScaleAloneMeans16Mixed) {

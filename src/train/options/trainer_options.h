@@ -7,34 +7,12 @@
 #include <string>
 
 #include "config/fields.h"
-#include "core/machine_facts.h"
+#include "core/precision.h"
+#include "train/guards/guard_config.h"
 #include "train/loop/cadence.h"
-#include "train/loop/precision_guard.h"
 #include "train/optim/loss_scaler.h"
 
 namespace redline::train {
-
-// Loss scaling under 16-mixed.
-struct AmpConfig {
-  std::optional<std::string> loss_scale;  // "dynamic" or a number
-  double init_scale = 65536.0, growth_factor = 2.0, backoff_factor = 0.5;
-  int64_t growth_interval = 2000;
-  static config::Table<AmpConfig> fields();
-
-  LossScalerSettings settings(bool fp16) const;  // throws ConfigError on a loss_scale that is neither
-};
-
-// What happens on NaN and out of memory.
-struct GuardConfig {
-  std::string non_finite = "rerun", persistent = "stop";
-  int64_t clean_steps = 20, give_up_after = 3, max_skipped_steps = 100;
-  bool out_of_memory = true, check_weights = true;
-  std::optional<int64_t> snapshot_every_n_steps;
-  double snapshot_overhead = 0.002;
-  static config::Table<GuardConfig> fields();
-
-  PrecisionGuardSettings settings(Precision requested) const;
-};
 
 // Lightning's `strategy: ddp` or `strategy: {_target_: …DDPStrategy, …}`.
 struct StrategyConfig {

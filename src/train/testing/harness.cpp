@@ -115,7 +115,7 @@ Loop::Loop(const std::vector<std::string>& overrides, CheckpointStore* store) : 
   task = job->build_task();
   train = job->build_loader(*task, Job::Part::Train, {});
   validation = job->build_loader(*task, Job::Part::Validation, {});
-  trainer = std::make_unique<Trainer>(Trainer::Parts{*task, *train, validation.get(), store, &seen, nullptr},
+  trainer = std::make_unique<Trainer>(LoopParts{*task, *train, validation.get(), store, &seen, nullptr},
                                       make_loop_settings(*job, *task, *train));
 }
 

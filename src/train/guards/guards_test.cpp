@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "device/memory.h"
 #include "measure/faults.h"
-#include "train/loop/replay_copy.h"
+#include "train/guards/replay_copy.h"
 #include "train/loop/trainer.h"
 #include "train/testing/harness.h"
 

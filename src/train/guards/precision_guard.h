@@ -7,19 +7,9 @@
 #include <vector>
 
 #include "core/precision.h"
+#include "train/guards/guard_config.h"
 
 namespace redline::train {
-
-enum class NonFinitePolicy { Rerun, Skip, Stop };
-
-struct PrecisionGuardSettings {
-  Precision requested = Precision::Fp32;
-  NonFinitePolicy policy = NonFinitePolicy::Rerun;
-  int64_t clean_steps = 20;      // in the safer precision before the fast one is tried again
-  int64_t give_up_after = 3;     // failures of the fast precision in a row, then the safer one stays
-  bool skip_persistent = false;  // non-finite even in fp32: skip the step instead of stopping
-  int64_t max_skipped = 100;     // skipped steps in a row, then stop
-};
 
 enum class GuardAction {
   Rerun,  // the same samples, in precision()
@@ -29,10 +19,9 @@ enum class GuardAction {
 
 class PrecisionGuard {
  public:
-  explicit PrecisionGuard(const PrecisionGuardSettings& settings);
+  PrecisionGuard(const GuardConfig& config, Precision requested);
 
   Precision precision() const { return ladder_[level_]; }
-  bool at_requested() const { return level_ == 0; }
   bool stays() const { return stays_; }
 
   // The step that just ran in precision() was not finite.
@@ -51,27 +40,12 @@ class PrecisionGuard {
   void restore(const State& state);
 
  private:
-  PrecisionGuardSettings settings_;
+  GuardConfig config_;
   std::vector<Precision> ladder_;  // from fast to safe
   size_t level_ = 0;
   int64_t clean_ = 0, failures_ = 0, since_return_ = 0, skipped_in_row_ = 0;
   int64_t repeats_ = 0;  // of this step in the safest precision
   bool stays_ = false;
-};
-
-// Splits a step's micro-batches when memory runs out and remembers the size that worked. Sizes are in the batch's own
-// cost: padded items when the data counts them, else rows.
-class MemoryGuard {
- public:
-  int64_t limit() const { return limit_; }  // largest cost of a piece; 0 = whole micro-batches
-  void restore(int64_t limit) { limit_ = limit; }
-  // Rows of each piece for a micro-batch.
-  std::vector<int64_t> pieces(int64_t rows, int64_t cost) const;
-  // A piece of `rows` rows and `cost` did not fit. False when it cannot be split further.
-  bool on_out_of_memory(int64_t rows, int64_t cost);
-
- private:
-  int64_t limit_ = 0;
 };
 
 }  // namespace redline::train

@@ -1,4 +1,4 @@
-#include "train/loop/step_compute.h"
+#include "train/step/eager_step.h"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "device/autocast.h"
 #include "measure/faults.h"
+#include "train/step/batches.h"
 
 namespace redline::train {
 
@@ -20,44 +21,31 @@ double host_number(const torch::Tensor& scalar) {
                                                  : scalar.item<double>();
 }
 
-// A tensor of a piece with its first element not a number; the caller's batch stays as it is.
-task::Batch poisoned(const task::Batch& batch) {
-  task::Batch copy = batch;
-  for (auto& [name, tensor] : copy.tensors) {
-    if (!tensor.is_floating_point() || tensor.numel() == 0) continue;
-    tensor = tensor.clone();
-    tensor.view(-1)[0] = std::nan("");
-    break;
-  }
-  return copy;
-}
-
-}  // namespace
-
-StepCompute::StepCompute(task::Task& task, torch::Device device, measure::StepClock& clock)
-    : task_(task), device_(device), clock_(clock) {}
-
-void StepCompute::begin(const StepPass& pass) {
-  abandon();
-  pass_ = pass;
-}
-
-void StepCompute::abandon() {
-  result_ = StepResult();
-  reference_ = 0.0;
-  loss_sum_ = weight_sum_ = reference_tensor_ = torch::Tensor();
-  metric_sums_.clear();
-  outputs_.clear();
-  poisoned_ = task::Batch();
-}
-
-void StepCompute::check_loss(const task::Loss& loss) const {
+void check_loss(const task::Loss& loss) {
   if (!loss.value.defined() || !loss.weight.defined() || loss.value.numel() != 1 || loss.weight.numel() != 1)
     throw ConfigError("The task's loss() must return a scalar value and a scalar weight.");
   if (!loss.value.is_floating_point()) throw ConfigError("The task's loss() must return a floating-point value.");
 }
 
-void StepCompute::backward(const torch::Tensor& value, const torch::Tensor& seed) {
+}  // namespace
+
+EagerStep::EagerStep(task::Task& task, torch::Device device, measure::StepClock& clock, Agreement& agreement)
+    : task_(task), device_(device), clock_(clock), agreement_(agreement) {}
+
+void EagerStep::begin(const StepPass& pass) {
+  abandon();
+  pass_ = pass;
+}
+
+void EagerStep::abandon() {
+  verdict_ = StepVerdict();
+  reference_ = 0.0;
+  loss_sum_ = weight_sum_ = reference_tensor_ = torch::Tensor();
+  metric_sums_.clear();
+  outputs_.clear();
+}
+
+void EagerStep::backward(const torch::Tensor& value, const torch::Tensor& seed) {
   if (!value.requires_grad())
     throw ConfigError(
         "The task's loss needs no gradient: no trainable parameter takes part in it. Check that the model is not "
@@ -67,31 +55,30 @@ void StepCompute::backward(const torch::Tensor& value, const torch::Tensor& seed
   torch::autograd::backward({value}, {seed});
 }
 
-void StepCompute::add_on_cpu(const task::Loss& loss) {
+void EagerStep::add_on_cpu(const task::Loss& loss) {
   const double weight = host_number(loss.weight);
-  if (weight == 0.0) return;
   if (weight < 0.0)
     throw ConfigError(
         fmt::format("The task's loss has the weight {}: weights count items, so they are at least 0.", weight));
-  double value = host_number(loss.value);
-  if (measure::faults::take("nan.loss")) value = std::nan("");
-  if (reference_ == 0.0)
-    reference_ = pass_.expected_pieces == 1
-                     ? weight
-                     : std::exp2(std::ceil(std::log2(weight * static_cast<double>(pass_.expected_pieces))));
+  if (reference_ == 0.0) reference_ = agreement_.reference_weight(weight, pass_.expected_pieces);
+  if (weight == 0.0 && agreement_.alone()) return;
   const double seed = pass_.loss_scale * (weight / reference_);
-  result_.loss += value * weight;
-  result_.weight += weight;
-  for (const auto& [name, metric] : loss.metrics) result_.metrics[name] += host_number(metric) * weight;
+  if (weight != 0.0) {
+    double value = host_number(loss.value);
+    if (measure::faults::take("nan.loss")) value = std::nan("");
+    verdict_.value_sum += value * weight;
+    verdict_.weight += weight;
+    for (const auto& [name, metric] : loss.metrics) verdict_.metric_sums[name] += host_number(metric) * weight;
+  }
   backward(loss.value, torch::full({}, seed, loss.value.options().requires_grad(false)).view(loss.value.sizes()));
 }
 
 // Nothing here waits for the device; finish() reads the sums once.
-void StepCompute::add_on_device(const task::Loss& loss) {
+void EagerStep::add_on_device(const task::Loss& loss) {
   const torch::Tensor value = loss.value.detach().to(torch::kFloat32).reshape({}),
                       weight = loss.weight.detach().to(torch::kFloat32).reshape({});
   if (!reference_tensor_.defined()) {
-    reference_tensor_ = torch::clamp_min(weight * static_cast<double>(pass_.expected_pieces), 1e-30);
+    reference_tensor_ = agreement_.reference_weight(weight, pass_.expected_pieces);
     loss_sum_ = torch::zeros_like(weight);
     weight_sum_ = torch::zeros_like(weight);
   }
@@ -106,10 +93,7 @@ void StepCompute::add_on_device(const task::Loss& loss) {
            (weight / reference_tensor_ * pass_.loss_scale).to(loss.value.scalar_type()).view(loss.value.sizes()));
 }
 
-void StepCompute::add(const task::Batch& piece) {
-  const bool poison = measure::faults::take("nan.input");
-  if (poison) poisoned_ = poisoned(piece);
-  const task::Batch& batch = poison ? poisoned_ : piece;
+task::Loss EagerStep::forward(const task::Batch& batch) {
   task::Context context(pass_.seed, pass_.step, /*training=*/true, batch.sample_ids);
   context.device = device_;
   context.want_outputs(want_outputs_);
@@ -120,40 +104,59 @@ void StepCompute::add(const task::Batch& piece) {
     loss = task_.loss(batch, context);
     check_loss(loss);
   }
+  auto& updates = context.batch_norm_updates();
+  verdict_.batch_norm.insert(verdict_.batch_norm.end(), std::make_move_iterator(updates.begin()),
+                             std::make_move_iterator(updates.end()));
+  if (want_outputs_ && outputs_.empty()) outputs_ = std::move(context.outputs());
+  return loss;
+}
+
+// Others wait in a reducer or in a synchronised BatchNorm for a rank that has no samples in this turn: it runs one
+// sample with the weight 0.
+void EagerStep::take_part() {
+  if (stand_in_.size() == 0) stand_in_ = task_.worst_case_batch(1);
+  if (stand_in_.size() == 0)
+    throw ConfigError(
+        "A rank got no samples in its first turn, and this task has no batch to stand in; give each rank more data, or "
+        "drop_last: true.");
+  task::Loss loss = forward(stand_in_);
+  loss.weight = torch::zeros_like(loss.weight);
   if (device_.is_cpu())
     add_on_cpu(loss);
   else
     add_on_device(loss);
-  auto& updates = context.batch_norm_updates();
-  result_.batch_norm.insert(result_.batch_norm.end(), std::make_move_iterator(updates.begin()),
-                            std::make_move_iterator(updates.end()));
-  if (want_outputs_ && outputs_.empty()) outputs_ = std::move(context.outputs());
-  result_.samples += batch.size();
-  result_.items += batch.items;
-  result_.padded_items += batch.padded_items;
-  ++result_.pieces;
 }
 
-StepResult StepCompute::finish() {
+void EagerStep::add(const task::Batch& piece, bool /*last*/) {
+  if (piece.size() == 0) {
+    if (!agreement_.alone()) take_part();
+    return;
+  }
+  const task::Loss loss = forward(piece);
+  if (device_.is_cpu())
+    add_on_cpu(loss);
+  else
+    add_on_device(loss);
+  if (!agreement_.alone()) stand_in_ = narrow_batch(piece, task_.schema(), 0, 1);
+  verdict_.samples += piece.size();
+  verdict_.items += piece.items;
+  verdict_.padded_items += piece.padded_items;
+  ++verdict_.pieces;
+}
+
+StepVerdict EagerStep::finish() {
   if (reference_tensor_.defined()) {
     std::vector<torch::Tensor> scalars = {loss_sum_, weight_sum_, reference_tensor_};
     for (const auto& [name, sum] : metric_sums_) scalars.push_back(sum);
     const torch::Tensor host = torch::stack(scalars).to(torch::kCPU, torch::kFloat64);
     const double* values = host.const_data_ptr<double>();
-    result_.loss = values[0];
-    result_.weight = values[1];
+    verdict_.value_sum = values[0];
+    verdict_.weight = values[1];
     reference_ = values[2];
     size_t next = 3;
-    for (const auto& [name, sum] : metric_sums_) result_.metrics[name] = values[next++];
+    for (const auto& [name, sum] : metric_sums_) verdict_.metric_sums[name] = values[next++];
   }
-  if (result_.weight > 0.0) {
-    result_.loss /= result_.weight;
-    for (auto& [name, sum] : result_.metrics) sum /= result_.weight;
-    result_.divisor = pass_.loss_scale * (result_.weight / reference_);
-  } else if (result_.weight != 0.0) {
-    result_.loss = std::nan("");  // a weight that is not a number
-  }
-  return std::move(result_);
+  return std::move(verdict_);
 }
 
 void apply_batch_norm(const std::vector<task::BatchNormUpdate>& updates) {

@@ -1,4 +1,4 @@
-#include "train/loop/replay_copy.h"
+#include "train/guards/replay_copy.h"
 
 #include <algorithm>
 #include <cmath>

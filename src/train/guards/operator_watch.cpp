@@ -1,5 +1,5 @@
 // Autograd runs backward of CPU graphs on the calling thread, so a thread-local callback sees both directions.
-#include "train/loop/operator_watch.h"
+#include "train/guards/operator_watch.h"
 
 #include <ATen/record_function.h>
 

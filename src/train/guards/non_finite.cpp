@@ -1,4 +1,4 @@
-#include "train/loop/non_finite.h"
+#include "train/guards/non_finite.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "device/autocast.h"
-#include "train/loop/operator_watch.h"
+#include "train/guards/operator_watch.h"
 #include "train/optim/gradients.h"
 
 namespace redline::train {
@@ -72,16 +72,15 @@ std::optional<NonFiniteReport> bad_operator(task::Task& task, torch::Device devi
 NonFiniteReport explain_non_finite(task::Task& task, const Optimizer& optimizer, torch::Device device,
                                    const NonFiniteEvidence& evidence) {
   std::vector<int64_t> all;
-  for (const task::Batch* piece : evidence.pieces)
-    all.insert(all.end(), piece->sample_ids.begin(), piece->sample_ids.end());
+  for (const task::Batch* batch : evidence.batches)
+    all.insert(all.end(), batch->sample_ids.begin(), batch->sample_ids.end());
   if (!std::isfinite(evidence.pass.loss_scale)) return {"loss scale", all};
   if (auto report = bad_weight(optimizer)) return *report;
-  if (auto report = bad_input(evidence.poisoned)) return *report;
-  for (const task::Batch* piece : evidence.pieces)
-    if (auto report = bad_input(*piece)) return *report;
+  for (const task::Batch* batch : evidence.batches)
+    if (auto report = bad_input(*batch)) return *report;
   if (!evidence.loss_is_finite) {
-    for (const task::Batch* piece : evidence.pieces)
-      if (auto report = bad_operator(task, device, *piece, evidence.pass)) return *report;
+    for (const task::Batch* batch : evidence.batches)
+      if (auto report = bad_operator(task, device, *batch, evidence.pass)) return *report;
     return {"loss", all};
   }
   return {evidence.bad_gradient.empty() ? "gradient" : fmt::format("gradient of {}", evidence.bad_gradient), all};

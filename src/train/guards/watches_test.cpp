@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "train/loop/drift_watch.h"
+#include "train/guards/drift_watch.h"
+#include "train/guards/memory_watch.h"
 #include "train/loop/early_stopping.h"
-#include "train/loop/memory_watch.h"
 
 namespace redline::train {
 namespace {
@@ -42,7 +42,7 @@ TEST(DriftWatch, CadencesAndSinglePausesAreNotDrift) {
 }
 
 TEST(EarlyStopping, WaitsForPatience) {
-  EarlyStopping stop({true, 0.01, 2, std::nullopt});
+  EarlyStopping stop({{}, "min", 0.01, 2, std::nullopt});
   EXPECT_FALSE(stop.update(1.0));
   EXPECT_FALSE(stop.update(0.5));
   EXPECT_FALSE(stop.update(0.495));  // less than min_delta better
@@ -53,13 +53,13 @@ TEST(EarlyStopping, WaitsForPatience) {
 }
 
 TEST(EarlyStopping, UpIsBetterForAccuracyAndNanIsNoImprovement) {
-  EarlyStopping stop({false, 0.0, 3, 0.9});
+  EarlyStopping stop({{}, "max", 0.0, 3, 0.9});
   EXPECT_FALSE(stop.update(0.2));
   EXPECT_FALSE(stop.update(std::nan("")));
   EXPECT_FALSE(stop.update(0.3));
   EXPECT_EQ(stop.waited(), 0);
   EXPECT_TRUE(stop.update(0.95));  // the threshold
-  EarlyStopping resumed({false, 0.0, 2, std::nullopt});
+  EarlyStopping resumed({{}, "max", 0.0, 2, std::nullopt});
   resumed.restore(0.3, 1);
   EXPECT_TRUE(resumed.update(0.3));
 }

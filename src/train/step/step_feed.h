@@ -20,8 +20,8 @@ class StepFeed {
   void begin_step();
   // Pulls the batches of the next steps now, to hand them out in order: steps whose loader costs nothing (a trial).
   void take_ahead(int64_t steps);
-  // Micro-batch i, or null when the step has no more. Waiting and copying are phases. Batches without rows are passed
-  // over.
+  // Micro-batch i, or null when the step has no more; one that lost all its samples is without rows. Waiting and
+  // copying are phases.
   const task::Batch* get(size_t i);
   int64_t num_micro_batches() const { return expected_; }  // known after the first get
   void drop_ahead() { ahead_.clear(); }
@@ -34,12 +34,8 @@ class StepFeed {
   bool channels_last_;
   measure::StepClock& clock_;
   std::deque<task::Batch> batches_;
-  int64_t expected_ = 0, pulled_ = 0;
-  struct Ahead {
-    std::deque<task::Batch> batches;
-    int64_t pulled;
-  };
-  std::deque<Ahead> ahead_;
+  int64_t expected_ = 0;
+  std::deque<std::deque<task::Batch>> ahead_;
 };
 
 }  // namespace redline::train

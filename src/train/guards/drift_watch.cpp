@@ -1,4 +1,4 @@
-#include "train/loop/drift_watch.h"
+#include "train/guards/drift_watch.h"
 
 #include "measure/statistics.h"
 

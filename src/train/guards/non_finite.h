@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "task/task.h"
-#include "train/loop/step_compute.h"
 #include "train/optim/optimizer.h"
+#include "train/step/step_program.h"
 
 namespace redline::train {
 
@@ -18,8 +18,7 @@ struct NonFiniteReport {
 };
 
 struct NonFiniteEvidence {
-  const std::vector<const task::Batch*>& pieces;  // of the step, in order
-  const task::Batch& poisoned;                    // see StepCompute::poisoned_piece
+  const std::vector<const task::Batch*>& batches;  // of the step, in order
   const StepPass& pass;
   bool loss_is_finite = true;
   std::string bad_gradient;  // parameter's name; empty when gradients were finite or not looked at

@@ -1,4 +1,4 @@
-#include "train/loop/memory_watch.h"
+#include "train/guards/memory_watch.h"
 
 #include <algorithm>
 #include <cstdlib>

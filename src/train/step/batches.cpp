@@ -1,4 +1,4 @@
-#include "train/loop/batches.h"
+#include "train/step/batches.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

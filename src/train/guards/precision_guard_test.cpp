@@ -1,22 +1,23 @@
-#include "train/loop/precision_guard.h"
+#include "train/guards/precision_guard.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "train/guards/memory_guard.h"
+
 namespace redline::train {
 namespace {
 
-PrecisionGuardSettings settings(Precision requested) {
-  PrecisionGuardSettings s;
-  s.requested = requested;
-  s.clean_steps = 2;
-  s.give_up_after = 2;
-  return s;
+GuardConfig quick() {
+  GuardConfig config;
+  config.clean_steps = 2;
+  config.give_up_after = 2;
+  return config;
 }
 
 TEST(PrecisionGuard, WalksTheLadderAndReturnsAfterCleanSteps) {
-  PrecisionGuard guard(settings(Precision::Fp16Mixed));
+  PrecisionGuard guard(quick(), Precision::Fp16Mixed);
   EXPECT_EQ(guard.precision(), Precision::Fp16Mixed);
   EXPECT_EQ(guard.on_non_finite(), GuardAction::Rerun);
   EXPECT_EQ(guard.precision(), Precision::Bf16Mixed);
@@ -29,7 +30,7 @@ TEST(PrecisionGuard, WalksTheLadderAndReturnsAfterCleanSteps) {
 }
 
 TEST(PrecisionGuard, StaysSafeAfterRepeatedFailures) {
-  PrecisionGuard guard(settings(Precision::Bf16Mixed));
+  PrecisionGuard guard(quick(), Precision::Bf16Mixed);
   guard.on_non_finite();
   guard.on_commit();
   EXPECT_TRUE(guard.on_commit());
@@ -40,7 +41,7 @@ TEST(PrecisionGuard, StaysSafeAfterRepeatedFailures) {
 }
 
 TEST(PrecisionGuard, FailuresFarApartDoNotAddUp) {
-  PrecisionGuard guard(settings(Precision::Fp16Mixed));
+  PrecisionGuard guard(quick(), Precision::Fp16Mixed);
   for (int round = 0; round < 10; ++round) {
     EXPECT_EQ(guard.on_non_finite(), GuardAction::Rerun);
     EXPECT_FALSE(guard.stays()) << round;
@@ -51,22 +52,22 @@ TEST(PrecisionGuard, FailuresFarApartDoNotAddUp) {
 }
 
 TEST(PrecisionGuard, Fp32IsTriedOnceMoreThenStops) {
-  PrecisionGuard guard(settings(Precision::Fp32));
+  PrecisionGuard guard(quick(), Precision::Fp32);
   EXPECT_EQ(guard.on_non_finite(), GuardAction::Rerun);
   EXPECT_EQ(guard.precision(), Precision::Fp32);
   EXPECT_EQ(guard.on_non_finite(), GuardAction::Stop);
   // A transient fault: the repeat is fine, and the next step has its own repeat.
-  PrecisionGuard transient(settings(Precision::Fp32));
+  PrecisionGuard transient(quick(), Precision::Fp32);
   EXPECT_EQ(transient.on_non_finite(), GuardAction::Rerun);
   transient.on_commit();
   EXPECT_EQ(transient.on_non_finite(), GuardAction::Rerun);
 }
 
 TEST(PrecisionGuard, PoliciesSkipAndStop) {
-  PrecisionGuardSettings skip = settings(Precision::Fp16Mixed);
-  skip.policy = NonFinitePolicy::Skip;
-  skip.max_skipped = 3;
-  PrecisionGuard guard(skip);
+  GuardConfig skip = quick();
+  skip.non_finite = "skip";
+  skip.max_skipped_steps = 3;
+  PrecisionGuard guard(skip, Precision::Fp16Mixed);
   EXPECT_EQ(guard.on_non_finite(), GuardAction::Skip);
   guard.on_skip();
   EXPECT_EQ(guard.on_non_finite(), GuardAction::Skip);
@@ -74,19 +75,19 @@ TEST(PrecisionGuard, PoliciesSkipAndStop) {
   EXPECT_EQ(guard.on_non_finite(), GuardAction::Stop);
   EXPECT_EQ(guard.precision(), Precision::Fp16Mixed);
 
-  PrecisionGuardSettings stop = settings(Precision::Fp16Mixed);
-  stop.policy = NonFinitePolicy::Stop;
-  EXPECT_EQ(PrecisionGuard(stop).on_non_finite(), GuardAction::Stop);
+  GuardConfig stop = quick();
+  stop.non_finite = "stop";
+  EXPECT_EQ(PrecisionGuard(stop, Precision::Fp16Mixed).on_non_finite(), GuardAction::Stop);
 
-  PrecisionGuardSettings persistent = settings(Precision::Fp32);
-  persistent.skip_persistent = true;
-  PrecisionGuard skipping(persistent);
+  GuardConfig persistent = quick();
+  persistent.persistent = "skip";
+  PrecisionGuard skipping(persistent, Precision::Fp32);
   EXPECT_EQ(skipping.on_non_finite(), GuardAction::Rerun);
   EXPECT_EQ(skipping.on_non_finite(), GuardAction::Skip);
 }
 
 TEST(PrecisionGuard, StateRoundTrips) {
-  PrecisionGuard a(settings(Precision::Fp16Mixed)), b(settings(Precision::Fp16Mixed));
+  PrecisionGuard a(quick(), Precision::Fp16Mixed), b(quick(), Precision::Fp16Mixed);
   a.on_non_finite();
   a.on_commit();
   b.restore(a.state());
@@ -94,7 +95,7 @@ TEST(PrecisionGuard, StateRoundTrips) {
   EXPECT_TRUE(a.on_commit());
   EXPECT_TRUE(b.on_commit());
   // A checkpoint of a 16-mixed run continued in fp32 has a shorter ladder.
-  PrecisionGuard shorter(settings(Precision::Fp32));
+  PrecisionGuard shorter(quick(), Precision::Fp32);
   PrecisionGuard::State deep;
   deep.level = 2;
   deep.stays = true;

@@ -1,0 +1,23 @@
+// What a loop works on and whom it tells; owned by whoever started it.
+#pragma once
+
+#include "data/loader.h"
+#include "device/tensor_copy.h"
+#include "task/task.h"
+#include "train/checkpoint/store.h"
+#include "train/loop/observer.h"
+
+namespace redline::train {
+
+struct LoopParts {
+  task::Task& task;
+  data::Loader& train;
+  data::Loader* validation = nullptr;
+  CheckpointStore* store = nullptr;
+  LoopObserver* observer = nullptr;  // null: nobody listens (the loop puts a silent one there)
+  device::CopyStream* stream = nullptr;
+
+  void event(const std::string& kind, const measure::FieldList& fields) const { observer->event(kind, fields); }
+};
+
+}  // namespace redline::train

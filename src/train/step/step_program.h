@@ -1,0 +1,37 @@
+// The compute half of a step, as the loop sees it: pieces in, gradients (in the parameters) and sums out. Eager is one
+// way to do it; a compiled step is another.
+#pragma once
+
+#include <cstdint>
+
+#include "core/precision.h"
+#include "task/batch.h"
+#include "train/step/step_verdict.h"
+
+namespace redline::train {
+
+struct StepPass {
+  uint64_t seed = 0;
+  int64_t step = 0;  // steps made before this one: keys the draws
+  Precision precision = Precision::Fp32;
+  double loss_scale = 1.0;
+  int64_t expected_pieces = 1;
+};
+
+class StepProgram {
+ public:
+  virtual ~StepProgram() = default;
+  virtual void begin(const StepPass& pass) = 0;
+  // Adds the gradients of one piece, which may be without samples; `last`: no other follows in this step. Throws
+  // ConfigError when the loss cannot be learned from (no gradient, wrong shape), and what LibTorch throws
+  // (c10::OutOfMemoryError).
+  virtual void add(const task::Batch& piece, bool last) = 0;
+  // Of this rank: sums, statistics and the divisor's share that is not the weight (see EagerStep).
+  virtual StepVerdict finish() = 0;
+  // Gradients are too large by this factor once the weight of all ranks is known.
+  virtual double divisor(double weight) const = 0;
+  // After an exception or a stop: frees what the unfinished pass holds.
+  virtual void abandon() = 0;
+};
+
+}  // namespace redline::train
