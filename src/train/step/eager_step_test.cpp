@@ -145,11 +145,13 @@ TEST(StepEngine, TheLastPieceIsKnownWhenItIsAdded) {
   EXPECT_EQ(noted.expected, 3);
   Noted split;
   MemoryGuard memory;
-  memory.restore(batch_cost(f.batch) / 2);
+  memory.restore(1);  // a sample at a time
   f.attempt(alone, split, memory);
-  EXPECT_EQ(split.rows, (std::vector<int64_t>{4, 4, 4, 4, 4, 4}));
-  EXPECT_EQ(split.lasts, (std::vector<bool>{false, false, false, false, false, true}));
-  EXPECT_EQ(split.expected, 6);
+  EXPECT_EQ(split.rows, std::vector<int64_t>(24, 1));
+  std::vector<bool> only_last(24, false);
+  only_last.back() = true;
+  EXPECT_EQ(split.lasts, only_last);
+  EXPECT_EQ(split.expected, 24);
 }
 
 TEST(StepEngine, WhatAnotherRankDecidesHoldsHereToo) {
