@@ -126,8 +126,8 @@ void add_concat_rows(Table& t) {
 }
 
 void add_worker_rows(Table& t, bool training) {
-  auto workers = t.add("num_workers", &D::num_workers,
-                       "Threads that read, decode and transform; 0 does it in the training thread.");
+  auto workers =
+      t.add(kNumWorkers, &D::num_workers, "Threads that read, decode and transform; 0 does it in the training thread.");
   workers.range(0, 64).effect(Effect::Nothing).tuned_by("workers", {"0", "1", "2", "4", "8", "16"}).same_run();
   workers.alias("workers_per_gpu");
   auto prefetch = t.add("prefetch_factor", &D::prefetch_factor, "Batches each worker may be ahead.");
@@ -145,7 +145,7 @@ void add_worker_rows(Table& t, bool training) {
       .effect(Effect::Nothing)
       .same_run();
   if (!training) return;
-  workers.flag("num_workers").alias(".data.workers_per_gpu");
+  workers.flag(kNumWorkers).alias(".data.workers_per_gpu");
   prefetch.flag("prefetch_factor").alias(".data.prefetch_factor");
   persistent.flag("persistent_workers").alias(".data.persistent_workers");
   pin.flag("pin_memory");
