@@ -1,6 +1,6 @@
 // Trials that take turns, with real runs of the example task: what a block answers, what a failure says, what is warm
 // before it counts.
-#include "tune/trial_pool.h"
+#include "tune/trials/trial_pool.h"
 
 #include <gtest/gtest.h>
 

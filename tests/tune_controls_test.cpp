@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "train/testing/example_task.h"
-#include "tune/evidence.h"
+#include "tune/proof/evidence.h"
 
 namespace redline::tune {
 namespace {
@@ -48,19 +48,16 @@ class SabotagedConfig : public example::CurveConfig {
   }
 };
 
-TEST(TunableOptions, EachIsMovedByARuleOrTheOtherWayRound) {
+TEST(TunableOptions, EachNamesItsValuesOrARuleThatIsThere) {
   task::Registry registry;
   example::register_curve(registry);
   config::RequestSource source;
   source.overrides = {"task=curve"};
   const auto job = train::Job::read(registry, source, {});
-  int tunable = 0;
-  for (const config::ResolvedValue& value : job->resolved().values()) {
-    if (value.row == nullptr || !value.row->tunable) continue;
-    ++tunable;
-    EXPECT_TRUE(value.row->type == "bool" || has_rule(value.path.substr(value.path.rfind('.') + 1))) << value.path;
-  }
-  EXPECT_GE(tunable, 15);
+  const auto space = config::search_space(job->resolved());
+  for (const config::SearchDimension& option : space)
+    EXPECT_TRUE(option.rule.empty() ? !option.tried.empty() : doctor::is_rule(option.rule)) << option.path;
+  EXPECT_GE(space.size(), 15u);
 }
 
 class Controls : public ::testing::Test {

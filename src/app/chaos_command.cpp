@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/own_folder.h"
 #include "core/strings.h"
+#include "data/dataset_config.h"
 #include "train/chaos.h"
 
 namespace redline::app {
@@ -80,7 +81,7 @@ void run_command(const ChaosArguments& arguments, const CLI::App& command, const
   if (std::filesystem::exists(request.work_directory)) {
     throw ConfigError("'" + printable(request.work_directory.string()) + "' exists; choose another --chaos-dir.");
   }
-  request.varied = {{"model.train_ds.num_workers", {"0", "1", "2", "4"}},
+  request.varied = {{fmt::format("model.train_ds.{}", data::kNumWorkers), {"0", "1", "2", "4"}},
                     {"model.train_ds.prefetch_factor", {"1", "2", "4"}}};
   OwnFolder folder = OwnFolder::create(request.work_directory);
   folder.keep();  // what is needed to understand a failure

@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "app/command.h"
-#include "app/doctor_runs.h"
 #include "app/print_selftest.h"
 #include "app/terminal.h"
 #include "core/error.h"
@@ -19,7 +18,7 @@
 #include "measure/machine_json.h"
 #include "models/register.h"
 #include "report/page.h"
-#include "train/training_run.h"
+#include "tune/experiments.h"
 
 namespace redline::app {
 
@@ -60,7 +59,7 @@ report::Page diagnose_record(const std::string& directory) {
   if (!device::rates_problem(machine).empty()) device::clear_rates(machine);
   task::Registry registry;
   models::register_all(registry);
-  part.diagnosis = doctor::diagnose(settings_of_record(part.record, registry), part.seen, {}, machine);
+  part.diagnosis = doctor::diagnose(tune::view_of_record(part.record, registry), part.seen, {}, machine);
   return {"", {std::move(part)}, {}};
 }
 
@@ -71,16 +70,15 @@ report::Page diagnose_job(const DoctorArguments& arguments, const config::Reques
   MachineFacts machine = device::read_machine_facts();
   log_info("Reading or measuring what this machine can do ...");
   device::read_or_measure_rates(machine);
-  DoctorRuns runs(registry, source, machine);
+  tune::Experiments runs(registry, source, machine);
   report::RunPart part;
   part.name = source.file ? source.file->string() : "job";
-  DoctorRuns::Watched watched = runs.observe(arguments.steps);
-  part.record.steps = std::move(watched.rows);
+  tune::Look look = runs.look(arguments.steps);
+  part.diagnosis = runs.diagnose(look, runs.ceilings(look, arguments.blocks, kCeilingSeconds));
+  part.record.steps = std::move(look.rows);
   part.record.machine_json = measure::machine_to_json(machine);
   part.record.config_yaml = runs.config_yaml();
-  part.seen = watched.seen;
-  const auto ceilings = runs.ceilings(part.seen, arguments.blocks, kCeilingSeconds);
-  part.diagnosis = doctor::diagnose(runs.settings(), part.seen, ceilings, machine);
+  part.seen = look.seen;
   if (arguments.operators) part.operators = runs.operators();
   return {"", {std::move(part)}, {}};
 }
@@ -93,7 +91,7 @@ void run_doctor(const DoctorArguments& arguments, const CLI::App& command, const
     models::register_all(registry);
     const MachineFacts machine = device::read_machine_facts();
     const OwnFolder scratch = selftest_folder();
-    DoctorRuns runs(registry, selftest_source(registry, source, machine), machine, scratch.path());
+    tune::Experiments runs(registry, tune::selftest_source(registry, source, machine), machine, scratch.path());
     print_selftest(runs.selftest(arguments.block_steps), globals);
     return;
   }

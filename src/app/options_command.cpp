@@ -8,7 +8,6 @@
 #include "measure/metrics.h"
 #include "models/register.h"
 #include "train/job.h"
-#include "train/run/run_observer.h"
 
 namespace redline::app {
 

@@ -40,7 +40,7 @@ void print_matrix(const doctor::SelftestResult& result) {
 
 }  // namespace
 
-void print_selftest(const SelftestRun& run, const Globals& globals) {
+void print_selftest(const doctor::SelftestRun& run, const Globals& globals) {
   const std::vector<doctor::Answer>& answers = run.answers;
   const doctor::SelftestResult result = doctor::score_selftest(answers);
   if (globals.json) {

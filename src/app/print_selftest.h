@@ -8,11 +8,6 @@
 
 namespace redline::app {
 
-struct SelftestRun {
-  std::vector<doctor::Answer> answers;
-  double step_seconds = 0;  // of the job without a fault
-  double seconds = 0;       // the whole test took
-};
-void print_selftest(const SelftestRun& run, const Globals& globals);
+void print_selftest(const doctor::SelftestRun& run, const Globals& globals);
 
 }  // namespace redline::app

@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include "app/command.h"
-#include "app/doctor_runs.h"
 #include "app/terminal.h"
 #include "core/error.h"
 #include "core/file_ops.h"
@@ -16,6 +15,7 @@
 #include "measure/tune_card.h"
 #include "models/register.h"
 #include "report/page.h"
+#include "tune/experiments.h"
 
 namespace redline::app {
 
@@ -34,7 +34,7 @@ report::RunPart load_part(const std::string& directory) {
     machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
   task::Registry registry;
   models::register_all(registry);
-  part.diagnosis = doctor::diagnose(settings_of_record(part.record, registry), part.seen, {}, machine);
+  part.diagnosis = doctor::diagnose(tune::view_of_record(part.record, registry), part.seen, {}, machine);
   const auto card = std::filesystem::path(directory) / "tune_card.json";
   if (std::filesystem::exists(card)) part.card = measure::tune_card_from_json(read_file(card), card.string());
   return part;

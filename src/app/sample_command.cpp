@@ -7,13 +7,12 @@
 #include "app/json_text.h"
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/loader.h"
 #include "device/machine.h"
+#include "models/generate.h"
 #include "models/register.h"
-#include "models/sequence_vae/generate.h"
 #include "train/evaluate.h"
-#include "train/step/batches.h"
 #include "train/training_run.h"
+#include "train/validation_rows.h"
 #include "train/weights.h"
 
 namespace redline::app {
@@ -32,22 +31,6 @@ struct SampleArguments {
 
 nlohmann::json sequence_json(const vae::Generated& sequence) {
   return sequence.values.empty() ? nlohmann::json(sequence.tokens) : nlohmann::json(sequence.values);
-}
-
-// The first sequences of validation as rows of one batch each, so that padding never mixes them.
-std::vector<task::Batch> validation_rows(const train::Job& job, const task::Task& task, int64_t num) {
-  std::vector<task::Batch> rows;
-  const auto loader = job.build_loader(task, train::Job::Part::Validation, {});
-  if (!loader) return rows;
-  loader->seek(0, 0);
-  while (static_cast<int64_t>(rows.size()) < num) {
-    const auto batch = loader->next();
-    if (!batch) break;
-    const task::Batch all = train::to_task_batch(*batch, nullptr, false);
-    for (int64_t b = 0; b < all.size() && static_cast<int64_t>(rows.size()) < num; ++b)
-      rows.push_back(train::narrow_batch(all, task.schema(), b, 1));
-  }
-  return rows;
 }
 
 vae::Generated original_sequence(const vae::Options& options, const task::Batch& row) {
@@ -88,7 +71,7 @@ nlohmann::json make_samples(const SampleArguments& arguments, const CLI::App& co
   for (const vae::Generated& made : vae::decode(*sequences, codes, arguments.generate))
     answer["prior"].push_back(sequence_json(made));
   answer["reconstructions"] = nlohmann::json::array();
-  for (const task::Batch& row : validation_rows(*job, *task, arguments.num)) {
+  for (const task::Batch& row : train::validation_rows(*job, *task, arguments.num)) {
     vae::GenerateOptions likeliest = arguments.generate;
     likeliest.temperature = 0.0;
     likeliest.max_length = row.at("lengths").item<int64_t>();

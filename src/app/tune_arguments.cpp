@@ -39,7 +39,7 @@ tune::TuneRequest make_tune_request(const task::Registry& registry, const config
 }
 
 config::RequestSource tuned_source(config::RequestSource source, const tune::TuneResult& result) {
-  for (const std::string& word : tune::setting_overrides(result.best)) source.tuned.push_back(word);
+  for (const std::string& word : doctor::setting_overrides(result.best)) source.tuned.push_back(word);
   source.tuned_by = result.card_path.string();
   return source;
 }
@@ -52,14 +52,14 @@ std::string tune_summary(const tune::TuneResult& result) {
   if (!ledger.best)
     return fmt::format(
         "{}{}nothing {} makes this job faster here ({:.1f} samples/s).", how,
-        result.best.empty() ? "" : tune::setting_text(result.best) + " fits the memory; ",
+        result.best.empty() ? "" : doctor::setting_text(result.best) + " fits the memory; ",
         ledger.bound_left.value_or(2) > 1.02 ? "that was tried within the budget" : "that may be changed",
         ledger.baseline_samples_per_second);
   const auto& promised = result.card.promised_ratio;
   return fmt::format(
       "{}{} gives {:.2f} times the speed ({:.1f} instead of {:.1f} samples/s; a fresh run should find "
       "{:.2f} to {:.2f}).",
-      how, tune::setting_text(result.best), ledger.best->ratio, ledger.best_samples_per_second,
+      how, doctor::setting_text(result.best), ledger.best->ratio, ledger.best_samples_per_second,
       ledger.baseline_samples_per_second, promised.low, promised.high);
 }
 

@@ -123,9 +123,9 @@ void run_race(const RaceArguments& arguments, const CLI::App& command, const Glo
       one["seconds"] = row.mine;
       if (!globals.json)
         fmt::print("{:.3f} x ({:.3f} to {:.3f}), {:.1f} samples/s: {}\n", e.ratio, e.interval.low, e.interval.high,
-                   1 / measure::median(row.mine), printable(tune::setting_text(row.setting)));
+                   1 / measure::median(row.mine), printable(doctor::setting_text(row.setting)));
     } else if (!globals.json) {
-      fmt::print("failed: {}: {}\n", printable(tune::setting_text(row.setting)), printable(row.failure));
+      fmt::print("failed: {}: {}\n", printable(doctor::setting_text(row.setting)), printable(row.failure));
     }
     json["settings"].push_back(one);
   }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "config/schema_index.h"
+#include "core/check.h"
 #include "core/strings.h"
 
 namespace redline::config {
@@ -61,11 +62,8 @@ class Describer {
   std::vector<SectionDescription> found_;
 };
 
-std::string plain_type(std::string_view type, bool* may_be_auto) {
-  while (starts_with(type, "auto|") || starts_with(type, "null|")) {
-    if (may_be_auto != nullptr && starts_with(type, "auto|")) *may_be_auto = true;
-    type.remove_prefix(5);
-  }
+std::string plain_type(std::string_view type) {
+  while (starts_with(type, "auto|") || starts_with(type, "null|")) type.remove_prefix(5);
   return std::string(type);
 }
 
@@ -86,17 +84,36 @@ std::string limits_text(const Row& row) {
   return join(parts, "; ");
 }
 
-std::vector<SearchDimension> search_space(const Schema& schema) {
+namespace {
+
+void add_dimension(const std::string& path, const Row& row, const Node& value, std::vector<SearchDimension>& space) {
+  SearchDimension dimension{path,
+                            row.name,
+                            row.effect,
+                            row.rule,
+                            row.tried.empty() ? row.choices : row.tried,
+                            value.is_scalar() ? value.text() : std::string()};
+  if (dimension.tried.empty() && plain_type(row.type) == "bool") dimension.tried = {"false", "true"};
+  REDLINE_CHECK(!dimension.tried.empty() || !dimension.rule.empty(),
+                "a tunable row names its values or its rule: " + path);
+  space.push_back(std::move(dimension));
+}
+
+}  // namespace
+
+std::vector<SearchDimension> search_space(const Resolved& resolved) {
+  std::vector<SearchDimension> space;
+  for (const ResolvedValue& value : resolved.values())
+    if (value.row != nullptr && value.row->tunable) add_dimension(value.path, *value.row, value.value, space);
+  return space;
+}
+
+std::vector<SearchDimension> search_space(const Schema& schema, const Node& tree) {
   std::vector<SearchDimension> space;
   for (const SectionDescription& section : describe_sections(schema)) {
     for (const OptionDescription& option : section.options) {
-      if (!option.row->tunable) continue;
-      SearchDimension dimension{option.path,         option.row,      option.row->effect, "",
-                                option.row->choices, option.row->min, option.row->max,    false,
-                                option.default_value};
-      dimension.type = plain_type(option.row->type, &dimension.may_be_auto);
-      if (dimension.type == "bool") dimension.choices = {"false", "true"};
-      space.push_back(std::move(dimension));
+      const Node* const held = option.row->tunable ? tree.find_path(option.path) : nullptr;
+      if (held != nullptr) add_dimension(option.path, *option.row, *held, space);
     }
   }
   return space;

@@ -52,17 +52,16 @@ std::string fish_completion(const std::vector<JobKind>& kinds, const ProgramText
 
 // A switch the tuner may move.
 struct SearchDimension {
-  std::string path;
-  const Row* row = nullptr;
+  std::string path, name;  // name: the last word of the path
   Effect effect = Effect::Nothing;
-  std::string type;                  // without auto| and null|
-  std::vector<std::string> choices;  // also false, true for booleans; empty for numbers
-  std::optional<double> min, max;
-  bool may_be_auto = false;
-  Node value;  // what the object holds now
+  std::string rule;                // of doctor/rules that finds its candidates; empty: each of `values` is tried
+  std::vector<std::string> tried;  // the row's values, its choices, or false and true; a rule may do without
+  std::string value;               // what the job has
 };
 
-// Every tunable row of the sections that are there, in the order of the schema.
-std::vector<SearchDimension> search_space(const Schema& schema);
+// Every tunable row of the job, in the order of the schema.
+std::vector<SearchDimension> search_space(const Resolved& resolved);
+// The same from a record's config.resolved.yaml: `tree` has the values, the schema the rows.
+std::vector<SearchDimension> search_space(const Schema& schema, const Node& tree);
 
 }  // namespace redline::config

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/testing/example_job.h"
+#include "core/error.h"
 #include "core/strings.h"
 
 namespace redline::config {
@@ -136,24 +137,52 @@ TEST(Describe, CompletionsKnowFlagsAndWords) {
   EXPECT_TRUE(has(bash, "complete -o filenames -F _redline redline\n"));
 }
 
-TEST(SearchSpace, ListsTunableRows) {
+TEST(SearchSpace, ComesFromTheRows) {
   example::Job job;
-  job.trainer.accumulate_grad_batches = 4;
-  const auto space = search_space(job.schema);
+  const Resolved resolved = job.read_words({"trainer.accumulate_grad_batches=4"});
+  const auto space = search_space(resolved);
   std::vector<std::string> paths;
   for (const SearchDimension& dimension : space) paths.push_back(dimension.path);
-  EXPECT_EQ(paths, (std::vector<std::string>{
-                       "trainer.precision", "trainer.accumulate_grad_batches", "model.train_ds.batch_size",
-                       "model.train_ds.num_workers", "model.train_ds.pin_memory", "model.validation_ds.batch_size",
-                       "model.validation_ds.num_workers", "model.validation_ds.pin_memory", "model.optim.lr"}));
+  EXPECT_EQ(paths, (std::vector<std::string>{"trainer.precision", "trainer.accumulate_grad_batches",
+                                             "model.train_ds.batch_size", "model.train_ds.num_workers",
+                                             "model.train_ds.pin_memory"}));
   EXPECT_EQ(space[0].effect, Effect::Numerics);
-  EXPECT_EQ(space[0].choices.size(), 5u);
-  EXPECT_EQ(space[1].value.text(), "4");
-  EXPECT_EQ(space[1].type, "int");
-  EXPECT_EQ(space[1].min, 1.0);
-  EXPECT_TRUE(space[2].may_be_auto);
-  EXPECT_EQ(space[4].choices, (std::vector<std::string>{"false", "true"}));
-  EXPECT_EQ(space[8].effect, Effect::Optimisation);
+  EXPECT_EQ(space[0].tried.size(), 5u);
+  EXPECT_EQ(space[1].name, "accumulate_grad_batches");
+  EXPECT_EQ(space[1].value, "4");
+  EXPECT_EQ(space[1].rule, "accumulation");
+  EXPECT_EQ(space[2].tried, (std::vector<std::string>{"2x", "4x"}));
+  EXPECT_EQ(space[3].tried, (std::vector<std::string>{"0", "2", "4"}));
+  EXPECT_EQ(space[3].rule, "");
+  EXPECT_EQ(space[4].tried, (std::vector<std::string>{"false", "true"}));
+  // A record has the values and no objects; what it lacks is no dimension.
+  const auto recorded =
+      search_space(job.schema, read_yaml_text("trainer: {accumulate_grad_batches: 8, precision: 32-true}", "record"));
+  ASSERT_EQ(recorded.size(), 2u);
+  EXPECT_EQ(recorded[1].value, "8");
+}
+
+struct Nameless {
+  int depth = 1;
+  static Table<Nameless> fields() {
+    Table<Nameless> t;
+    t.add("depth", &Nameless::depth, "A number that says neither where it may go nor who knows.").tunable();
+    return t;
+  }
+};
+
+TEST(SearchSpace, ATunableRowNamesItsValuesOrItsRule) {
+  Nameless object;
+  Schema schema;
+  schema.section("x", object);
+  EXPECT_THROW(search_space(bind(Node::map(), schema)), InternalError);
+}
+
+TEST(Resolved, ARowThatARunMayChangeIsNotHashed) {
+  example::Job job, other, third;
+  const uint64_t plain = job.read_words({"model.train_ds.num_workers=0"}).hash();
+  EXPECT_EQ(other.read_words({"model.train_ds.num_workers=2"}).hash(), plain);
+  EXPECT_NE(third.read_words({"model.train_ds.batch_size=7"}).hash(), plain);
 }
 
 }  // namespace

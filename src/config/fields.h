@@ -66,8 +66,11 @@ struct Row {
   bool min_open = false, max_open = false;
   std::vector<std::string> choices;
   Effect effect = Effect::Nothing;
-  bool tunable = false;
   bool is_switch = false;  // may change speed or memory; tunable implies it
+  bool tunable = false;
+  std::vector<std::string> tried;  // what a tuner moves it to; none: its other choices, or what its rule finds
+  std::string rule;                // of doctor/rules, which finds and predicts its candidates; none: each is raced
+  bool same_run = false;           // a resumed run may change it and is still the same run
   std::vector<Alias> aliases;
   // Bare flag that means this row even when other sections have a row of the same name ("batch_size" is
   // `--batch_size`).
@@ -117,8 +120,19 @@ class RowBuilder {
     row_->is_switch = true;
     return *this;
   }
-  RowBuilder& tunable() {
+  // A tuner may move it to each of `values`; without them to its other choices, a boolean the other way round.
+  RowBuilder& tunable(std::vector<std::string> values = {}) {
     row_->tunable = row_->is_switch = true;
+    row_->tried = std::move(values);
+    return *this;
+  }
+  // A tuner may move it as a rule of doctor/rules says, which chooses from `values` where there are any.
+  RowBuilder& tuned_by(std::string rule, std::vector<std::string> values = {}) {
+    row_->rule = std::move(rule);
+    return tunable(std::move(values));
+  }
+  RowBuilder& same_run() {
+    row_->same_run = true;
     return *this;
   }
   RowBuilder& alias(std::string path, std::function<Node(const Node&)> convert = {}, std::string note = {}) {
@@ -246,6 +260,11 @@ class Table {
   // Of these rows or groups a job gives one; a later layer's choice replaces an earlier one's.
   Table& one_of(std::vector<std::string> names) {
     component_->alternatives.push_back(std::move(names));
+    return *this;
+  }
+  // None of its rows is the tuner's to move, e.g. of a validation's data.
+  Table& not_tuned() {
+    for (const auto& row : component_->rows) row->tunable = false;
     return *this;
   }
   Table& target(std::string name) {

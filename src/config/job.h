@@ -95,8 +95,8 @@ class Resolved {
   // YAML with each value's origin as a comment; reading it back gives the same config.
   std::string dump_yaml(bool with_origins = true) const;
   std::string dump_json() const;
-  // Of names and values only, not of origins; paths that begin with one of `ignored_prefixes` are left out (e.g.
-  // "exp_manager").
+  // Of names and values only, not of origins; rows that a resumed run may change (Row::same_run) and paths that begin
+  // with one of `ignored_prefixes` (e.g. "exp_manager") are left out.
   uint64_t hash(const std::vector<std::string>& ignored_prefixes = {}) const;
 
  private:

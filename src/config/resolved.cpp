@@ -74,7 +74,8 @@ uint64_t Resolved::hash(const std::vector<std::string>& ignored_prefixes) const 
   for (const ResolvedValue& value : values_) {
     const bool left_out = std::any_of(ignored_prefixes.begin(), ignored_prefixes.end(),
                                       [&](const std::string& prefix) { return starts_with(value.path, prefix); });
-    if (!left_out) lines.push_back(value.path + "=" + write_yaml_flow(value.value) + "\n");
+    if (!left_out && !(value.row != nullptr && value.row->same_run))
+      lines.push_back(value.path + "=" + write_yaml_flow(value.value) + "\n");
   }
   std::sort(lines.begin(), lines.end());
   return hash64(join(lines, ""));

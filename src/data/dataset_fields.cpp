@@ -21,7 +21,7 @@ void add_source_rows(Table& t) {
   t.one_of({"manifest_filepath", "path", "synth"});
   t.add("tarred_audio_filepaths", &D::tarred_audio_filepaths,
         "Tars that hold the manifest's audio; names may hold ranges.");
-  t.add("is_tarred", &D::is_tarred, "The manifest's audio lies in tars.").effect(Effect::Order).tunable();
+  t.add("is_tarred", &D::is_tarred, "The manifest's audio lies in tars.").effect(Effect::Order).tuned_by("tars");
   t.add("noise_manifest", &D::noise_manifest, "Manifest(s) of noise clips, one of which is drawn for each clip.")
       .effect(Effect::Optimisation);
   t.add("columns", &D::columns, "Parquet columns to read; empty reads all numeric ones.");
@@ -38,13 +38,16 @@ constexpr double kMostSamples = 1 << 24;
 void add_batch_rows(Table& t, bool training) {
   auto batch =
       t.add("batch_size", &D::batch_size, "Samples of a batch; also the group whose samples augmentation mixes.");
-  batch.range(0, kMostSamples).effect(Effect::Optimisation).tunable().alias("samples_per_gpu");
+  batch.range(0, kMostSamples)
+      .effect(Effect::Optimisation)
+      .tuned_by("batch", {"2x", "4x", "8x"})
+      .alias("samples_per_gpu");
   if (training) batch.flag("batch_size").alias(".data.samples_per_gpu");
   t.add("micro_batch_size", &D::micro_batch_size,
         "Samples computed at once on a rank; auto is batch_size. Splits a step, never changes it.")
       .range(0, kMostSamples)
       .effect(Effect::Nothing)
-      .tunable();
+      .tuned_by("micro_batch");
   t.add("shuffle", &D::shuffle, "Draw a new order each epoch.").effect(Effect::Order);
   t.add("seed", &D::seed, "Seed of order and augmentation; auto is the run's seed.").effect(Effect::Order);
   t.add("drop_last", &D::drop_last, "Leave out the last batch when it is not full.").effect(Effect::Order);
@@ -60,17 +63,17 @@ void add_batch_rows(Table& t, bool training) {
   cut.unit("elements").at_least(1).effect(Effect::Optimisation);
   auto padding = t.add("use_dynamic_padding", &D::use_dynamic_padding,
                        "Pad to the longest sample of the batch; false pads to max_sequence_length (or max_duration).");
-  padding.effect(Effect::Numerics).tunable();
+  padding.effect(Effect::Numerics).tuned_by("padding");
 }
 
 void add_bucket_rows(Table& t) {
   t.add("use_bucketing", &D::use_bucketing, "Batch samples of like length; auto is on when num_buckets is above 1.")
       .effect(Effect::Order)
-      .tunable();
+      .tuned_by("bucketing");
   t.add("num_buckets", &D::num_buckets, "Length buckets, at the quantiles of the lengths.")
       .range(1, 255)
       .effect(Effect::Order)
-      .tunable();
+      .tuned_by("buckets", {"4", "8"});
   t.add("bucket_duration_bins", &D::bucket_duration_bins, "Upper edges of the buckets instead of quantiles, ascending.")
       .effect(Effect::Order);
   t.add("batch_duration", &D::batch_duration, "Batches by padded length: count times longest stays below this.")
@@ -123,24 +126,26 @@ void add_concat_rows(Table& t) {
 }
 
 void add_worker_rows(Table& t, bool training) {
-  auto workers = t.add("num_workers", &D::num_workers,
-                       "Threads that read, decode and transform; 0 does it in the training thread.");
-  workers.range(0, 64).effect(Effect::Nothing).tunable().alias("workers_per_gpu");
+  auto workers =
+      t.add(kNumWorkers, &D::num_workers, "Threads that read, decode and transform; 0 does it in the training thread.");
+  workers.range(0, 64).effect(Effect::Nothing).tuned_by("workers", {"0", "1", "2", "4", "8", "16"}).same_run();
+  workers.alias("workers_per_gpu");
   auto prefetch = t.add("prefetch_factor", &D::prefetch_factor, "Batches each worker may be ahead.");
-  prefetch.range(1, 1024).effect(Effect::Nothing).tunable();
+  prefetch.range(1, 1024).effect(Effect::Nothing).tuned_by("prefetch", {"4", "8"}).same_run();
   auto persistent = t.add("persistent_workers", &D::persistent_workers,
                           "Keep the threads from epoch to epoch and work ahead into the next.");
-  persistent.effect(Effect::Nothing);
+  persistent.effect(Effect::Nothing).same_run();
   auto pin = t.add("pin_memory", &D::pin_memory, "Make batches in memory a device can copy from at full speed.");
-  pin.effect(Effect::Nothing).tunable();
+  pin.effect(Effect::Nothing).tuned_by("pinning").same_run();
   t.add("max_buffer_bytes", &D::max_buffer_bytes,
         "Memory for samples and batches made ahead, and for decoded Parquet row groups; a sample that needs more than "
         "half of it (and more than 256 MiB) is a bad one.")
       .unit("bytes")
       .at_least(1)
-      .effect(Effect::Nothing);
+      .effect(Effect::Nothing)
+      .same_run();
   if (!training) return;
-  workers.flag("num_workers").alias(".data.workers_per_gpu");
+  workers.flag(kNumWorkers).alias(".data.workers_per_gpu");
   prefetch.flag("prefetch_factor").alias(".data.prefetch_factor");
   persistent.flag("persistent_workers").alias(".data.persistent_workers");
   pin.flag("pin_memory");
@@ -176,7 +181,7 @@ void add_image_rows(Table& t) {
   t.add("decode", &D::decode, "exact decodes a JPEG whole and resizes as Pillow does; fast lets the decoder shrink it.")
       .choices({"exact", "fast"})
       .effect(Effect::Numerics)
-      .tunable();
+      .tuned_by("decode");
   t.add("image_size", &D::image_size, "Height and width pictures are made.")
       .unit("pixels")
       .range(1, 16384)
@@ -209,9 +214,14 @@ void add_cache_rows(Table& t) {
   t.add("cache", &D::cache, "Keep decoded and transformed samples up to the first random step: in memory or on disk.")
       .choices({"none", "memory", "disk"})
       .effect(Effect::Nothing)
-      .tunable();
-  t.add("cache_bytes", &D::cache_bytes, "Limit of the cache.").unit("bytes").at_least(0).effect(Effect::Nothing);
-  t.add("cache_dir", &D::cache_dir, "Folder of the disk cache and of generated data.");
+      .tuned_by("cache", {"memory"})
+      .same_run();
+  t.add("cache_bytes", &D::cache_bytes, "Limit of the cache.")
+      .unit("bytes")
+      .at_least(0)
+      .effect(Effect::Nothing)
+      .same_run();
+  t.add("cache_dir", &D::cache_dir, "Folder of the disk cache and of generated data.").same_run();
   t.add("max_bad_fraction", &D::max_bad_fraction, "Share of samples that may be unreadable before the run stops.")
       .range(0, 1);
 }
@@ -247,6 +257,7 @@ Table DatasetConfig::table(bool training) {
   add_image_rows(t);
   add_cache_rows(t);
   accept_foreign_keys(t);
+  if (!training) t.not_tuned();
   return t;
 }
 

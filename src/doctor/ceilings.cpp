@@ -30,12 +30,12 @@ const char* experiment_name(ExperimentKind kind) {
   return "?";
 }
 
-std::vector<Experiment> wanted_experiments(const Settings& settings, const Observation& seen, int64_t block_steps) {
+std::vector<Experiment> wanted_experiments(const JobView& job, const Observation& seen, int64_t block_steps) {
   std::vector<Experiment> wanted = {
       {ExperimentKind::AsIs, "the job as it is"},
       {ExperimentKind::FreeLoader, "batches fetched beforehand: a loader that costs nothing"},
       {ExperimentKind::LoaderOnly, "no training: what the loader can deliver"}};
-  if (!settings.cache && seen.stage(measure::Stage::Read) > 0)
+  if (job.cache == "none" && seen.stage(measure::Stage::Read) > 0)
     wanted.push_back({ExperimentKind::ColdRead, "files dropped from the page cache: what the disk costs"});
   const auto fires = [&](measure::Phase phase) {
     const PhaseSummary& summary = seen.phase(phase);

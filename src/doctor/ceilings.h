@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "doctor/job_view.h"
 #include "doctor/observation.h"
 #include "measure/statistics.h"
 
@@ -21,7 +22,7 @@ struct Experiment {
 };
 // Always AsIs first. A cadence that does not come at least once in `block_steps` is not worth a run: see
 // cadence_ceiling.
-std::vector<Experiment> wanted_experiments(const Settings& settings, const Observation& seen, int64_t block_steps);
+std::vector<Experiment> wanted_experiments(const JobView& job, const Observation& seen, int64_t block_steps);
 
 // One interleaved block of one experiment.
 struct ExperimentBlock {

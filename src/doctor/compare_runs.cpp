@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/philox.h"
+#include "doctor/rules/guide_traps.h"
 
 namespace redline::doctor {
 
@@ -117,6 +118,12 @@ RunComparison compare_runs(const measure::RunRecord& before, const measure::RunR
         "machine.",
         measured, 100 * comparison.detectable_loss);
   }
+  const auto batch = [](const Observation& seen) {
+    return seen.samples_per_step / std::max(1.0, seen.micro_batches_per_step);
+  };
+  const Observation &a = comparison.before, &b = comparison.after;
+  if (const auto trap = iterations_trap({batch(a), a.iterations_per_second, batch(b), b.iterations_per_second}))
+    comparison.sentence += " " + trap->sentence;
   return comparison;
 }
 

@@ -13,6 +13,19 @@ double Observation::loader_worker_seconds() const {
 
 namespace {
 
+constexpr measure::Phase kCadences[] = {measure::Phase::Log, measure::Phase::Monitor, measure::Phase::Validate,
+                                        measure::Phase::Checkpoint};
+
+}  // namespace
+
+double Observation::bare_step_seconds() const {
+  double seconds = step_seconds;
+  for (const measure::Phase cadence : kCadences) seconds -= phase(cadence).seconds_per_step;
+  return std::max(1e-9, seconds);
+}
+
+namespace {
+
 PhaseSummary summarise_phase(std::span<const measure::StepRow> rows, size_t index, double wall_seconds) {
   PhaseSummary summary;
   std::vector<double> times;
@@ -31,7 +44,7 @@ PhaseSummary summarise_phase(std::span<const measure::StepRow> rows, size_t inde
 
 }  // namespace
 
-Observation observe(std::span<const measure::StepRow> rows, int64_t warmup_steps) {
+Observation observe(std::span<const measure::StepRow> rows, int64_t warmup_steps, bool computes_padding) {
   Observation seen;
   if (rows.empty()) return seen;
   if (static_cast<int64_t>(rows.size()) > warmup_steps) rows = rows.subspan(static_cast<size_t>(warmup_steps));
@@ -69,9 +82,18 @@ Observation observe(std::span<const measure::StepRow> rows, int64_t warmup_steps
   }
   if (timed.empty()) timed.assign(rows.begin(), rows.end()), timed_wall = wall;
   for (size_t p = 0; p < measure::kNumPhases; ++p) seen.phases[p] = summarise_phase(timed, p, timed_wall);
+  const auto held = [&](measure::Phase phase, double& once, double& often) {
+    once = seen.phase(phase).seconds_per_occurrence;
+    often = static_cast<double>(seen.phase(phase).occurrences) / static_cast<double>(timed.size());
+  };
+  held(measure::Phase::Log, seen.cadence_seconds.log, seen.cadences_per_step.log);
+  held(measure::Phase::Monitor, seen.cadence_seconds.monitor, seen.cadences_per_step.monitor);
+  held(measure::Phase::Validate, seen.cadence_seconds.validate, seen.cadences_per_step.validate);
+  held(measure::Phase::Checkpoint, seen.cadence_seconds.checkpoint, seen.cadences_per_step.checkpoint);
   const double middle = measure::median(walls);
   if (middle > 0) seen.step_spread = (measure::quantile(walls, 0.9) - measure::quantile(walls, 0.1)) / middle;
   seen.costs = fit_costs(timed);
+  seen.pieces = fit_pieces(rows, computes_padding);
   return seen;
 }
 
@@ -90,18 +112,23 @@ void refresh(Observation& seen) {
 
 }  // namespace
 
-void amortise(Observation& seen, measure::Phase phase, double seconds, double rate) {
-  PhaseSummary& summary = seen.phases[static_cast<size_t>(phase)];
-  summary.seconds_per_occurrence = seconds;
-  summary.seconds_per_step = seconds * rate;
+void price_cadences(Observation& seen, const measure::PerCadence& seconds, const measure::PerCadence& per_step) {
+  seen.cadence_seconds = seconds;
+  seen.cadences_per_step = per_step;
+  const double once[] = {seconds.log, seconds.monitor, seconds.validate, seconds.checkpoint};
+  const double often[] = {per_step.log, per_step.monitor, per_step.validate, per_step.checkpoint};
+  for (size_t i = 0; i < std::size(kCadences); ++i) {
+    PhaseSummary& summary = seen.phases[static_cast<size_t>(kCadences[i])];
+    summary.seconds_per_occurrence = once[i];
+    summary.seconds_per_step = once[i] * often[i];
+  }
   refresh(seen);
 }
 
 void subtract_measuring(Observation& seen, double seconds_per_scope) {
   // Per piece: wait, copy, forward, backward; per step: gradients checked, committed, checked again; cadences on top.
   double scopes = 4 * seen.micro_batches_per_step + 3;
-  for (measure::Phase phase :
-       {measure::Phase::Log, measure::Phase::Monitor, measure::Phase::Validate, measure::Phase::Checkpoint})
+  for (const measure::Phase phase : kCadences)
     if (seen.steps > 0) scopes += static_cast<double>(seen.phase(phase).occurrences) / static_cast<double>(seen.steps);
   PhaseSummary& other = seen.phases[static_cast<size_t>(measure::Phase::Other)];
   seen.measuring_seconds = scopes * seconds_per_scope;

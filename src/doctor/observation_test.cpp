@@ -51,10 +51,11 @@ TEST(Observation, CadencesAreAmortisedOverTheRun) {
   seen.samples_per_step = 8;
   seen.micro_batches_per_step = 1;
   seen.phases[static_cast<size_t>(measure::Phase::Forward)].seconds_per_step = 0.09;
-  amortise(seen, measure::Phase::Validate, 1.0, 0.01);
+  price_cadences(seen, {0, 0, 1.0, 0}, {0, 0, 0.01, 0});
   EXPECT_NEAR(seen.step_seconds, 0.1, 1e-12);
   EXPECT_NEAR(seen.phase(measure::Phase::Validate).share, 0.1, 1e-12);
   EXPECT_NEAR(seen.samples_per_second, 80, 1e-9);
+  EXPECT_NEAR(seen.bare_step_seconds(), 0.09, 1e-12);
 }
 
 TEST(Observation, OwnTimersAreTakenOut) {

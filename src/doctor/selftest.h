@@ -39,6 +39,12 @@ struct SelftestResult {
   double accuracy = 0, false_alarm_rate = 0, median_gain_error = 0;  // gain error in percentage points / 100
   std::map<std::string, std::map<std::string, int>> matrix;          // injected -> named ("nothing" included)
 };
+// What someone who ran the plan found.
+struct SelftestRun {
+  std::vector<Answer> answers;
+  double step_seconds = 0;  // of the job without a fault
+  double seconds = 0;       // the whole test took
+};
 SelftestResult score_selftest(const std::vector<Answer>& answers);
 
 }  // namespace redline::doctor

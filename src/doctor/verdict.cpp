@@ -6,6 +6,8 @@
 #include <cctype>
 #include <cmath>
 
+#include "doctor/rules/predict.h"
+
 namespace redline::doctor {
 
 using measure::Phase;
@@ -39,8 +41,6 @@ namespace {
 
 constexpr double kWorthNaming = 0.05;  // a limit whose lifting gains less than this does not limit the run
 
-double gain_without(double share) { return share < 0.99 ? 1.0 / (1.0 - share) - 1.0 : 99.0; }
-
 // A sentence as the second half of another.
 std::string lower_first(std::string text) {
   if (!text.empty()) text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
@@ -48,7 +48,7 @@ std::string lower_first(std::string text) {
   return text;
 }
 
-std::string slowest_stage(const Settings& settings, const Observation& seen) {
+std::string slowest_stage(const JobView& job, const Observation& seen) {
   size_t largest = 0;
   for (size_t s = 1; s < measure::kNumStages; ++s)
     if (seen.stage_seconds_per_step[s] > seen.stage_seconds_per_step[largest]) largest = s;
@@ -56,16 +56,15 @@ std::string slowest_stage(const Settings& settings, const Observation& seen) {
   if (loader <= 0) return "read";
   // When no stage stands out and the workers could simply be more, the count is the limit.
   const bool stands_out = seen.stage_seconds_per_step[largest] > 0.5 * loader;
-  if (settings.num_workers >= 1 && loader / settings.num_workers > 0.9 * seen.step_seconds && !stands_out)
-    return "worker count";
+  if (job.workers >= 1 && loader / job.workers > 0.9 * seen.step_seconds && !stands_out) return "worker count";
   return std::string(measure::stage_name(static_cast<Stage>(largest)));
 }
 
-LimitScore score_data(const Settings& settings, const Observation& seen, std::span<const Ceiling> all) {
+LimitScore score_data(const JobView& job, const Observation& seen, std::span<const Ceiling> all) {
   const double share = seen.phase(Phase::Wait).share + seen.phase(Phase::Copy).share;
   const Ceiling* free_loader = find_ceiling(all, ExperimentKind::FreeLoader);
-  const double gain = free_loader != nullptr ? std::max(0.0, free_loader->gain()) : gain_without(share);
-  return {Limit::Data, gain, slowest_stage(settings, seen),
+  const double gain = free_loader != nullptr ? std::max(0.0, free_loader->gain()) : removal_gain(share);
+  return {Limit::Data, gain, slowest_stage(job, seen),
           fmt::format("{:.0f} % of the step is waiting for data; {}", 100 * share,
                       free_loader != nullptr ? lower_first(free_loader->sentence)
                                              : fmt::format("a free loader would gain {:+.0f} %", 100 * gain))};
@@ -82,7 +81,7 @@ LimitScore score_cadence(const Observation& seen) {
       name = measure::phase_name(phase);
     }
   }
-  return {Limit::Cadence, gain_without(share), name,
+  return {Limit::Cadence, removal_gain(share), name,
           fmt::format("log, monitor, validation and checkpoints take {:.1f} % of the time, most of it {}", 100 * share,
                       name)};
 }
@@ -99,18 +98,18 @@ LimitScore score_padding(const Observation& seen) {
 // What a step costs however many samples it holds. A batch twice as large halves it per sample.
 LimitScore score_batch(const Observation& seen) {
   const double fixed = fixed_share(seen);
-  return {Limit::SmallBatch, gain_without(fixed / 2), "batch_size",
+  return {Limit::SmallBatch, removal_gain(fixed / 2), "batch_size",
           fmt::format("{:.0f} % of the step does not grow with the batch; twice the batch would gain {:.0f} %",
-                      100 * fixed, 100 * gain_without(fixed / 2))};
+                      100 * fixed, 100 * removal_gain(fixed / 2))};
 }
 
-LimitScore score_oversubscription(const Settings& settings, const Observation& seen, const MachineFacts& machine) {
-  const int wanted = settings.num_workers + std::max(1, settings.intra_op_threads);
+LimitScore score_oversubscription(const JobView& job, const Observation& seen, const MachineFacts& machine) {
+  const int wanted = job.workers + std::max(1, job.threads);
   const double loader = seen.loader_worker_seconds();
   double gain = 0;
-  if (settings.num_workers > machine.allowed_cpus && seen.step_seconds > 0)
+  if (job.workers > machine.allowed_cpus && seen.step_seconds > 0)
     gain = std::min(0.5, 0.5 * loader / seen.step_seconds) + std::max(0.0, seen.step_spread - 0.5) * 0.1;
-  return {Limit::Oversubscribed, gain, "num_workers",
+  return {Limit::Oversubscribed, gain, "workers",
           fmt::format("{} threads want {} cores; step times spread by {:.0f} %", wanted, machine.allowed_cpus,
                       100 * seen.step_spread)};
 }
@@ -142,18 +141,18 @@ std::string compute_sentence(const Observation& seen, double share) {
 
 }  // namespace
 
-Diagnosis diagnose(const Settings& settings, const Observation& seen, std::vector<Ceiling> all,
-                   const MachineFacts& machine) {
+Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceiling> all, const MachineFacts& machine,
+                   const PlanShapeOf& plan) {
   Diagnosis diagnosis;
   if (seen.steps == 0) {
     diagnosis.sentence = "The run has no finished steps, so there is nothing to judge; run it for at least 20 steps.";
     return diagnosis;
   }
-  diagnosis.scores = {score_data(settings, seen, all),
+  diagnosis.scores = {score_data(job, seen, all),
                       score_cadence(seen),
                       score_padding(seen),
                       score_batch(seen),
-                      score_oversubscription(settings, seen, machine),
+                      score_oversubscription(job, seen, machine),
                       score_memory(seen, machine)};
   std::stable_sort(diagnosis.scores.begin(), diagnosis.scores.end(),
                    [](const LimitScore& a, const LimitScore& b) { return a.gain > b.gain; });
@@ -174,8 +173,13 @@ Diagnosis diagnose(const Settings& settings, const Observation& seen, std::vecto
         fmt::format("Balanced: no single part would gain {:.0f} % if it were free.", 100 * kWorthNaming);
   }
   diagnosis.confidence = confidence_of(diagnosis, seen);
-  diagnosis.suggestions = predict_gains(settings, seen, all, machine);
-  diagnosis.traps = find_traps(settings, seen, machine);
+  diagnosis.suggestions =
+      find_candidates(job, seen, machine, PlanModel(seen, plan ? plan : assumed_plan(job, seen)), all);
+  // What cannot be shown here is the ledger's to say.
+  std::erase_if(diagnosis.suggestions, [](const Candidate& c) { return c.values.empty() || c.not_measurable; });
+  std::stable_sort(diagnosis.suggestions.begin(), diagnosis.suggestions.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.predicted_gain > b.predicted_gain; });
+  diagnosis.traps = find_traps(job, seen, machine);
   diagnosis.ceilings = std::move(all);
   return diagnosis;
 }

@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "core/machine_facts.h"
+#include "doctor/candidates.h"
 #include "doctor/ceilings.h"
-#include "doctor/guide_traps.h"
-#include "doctor/observation.h"
-#include "doctor/predict.h"
+#include "doctor/rules/guide_traps.h"
 
 namespace redline::doctor {
 
@@ -33,11 +32,12 @@ struct Diagnosis {
   std::string sentence;            // the answer in one sentence
   std::vector<LimitScore> scores;  // all rules, largest gain first
   std::vector<Ceiling> ceilings;
-  std::vector<Suggestion> suggestions;
+  std::vector<Candidate> suggestions;  // largest gain first
   std::vector<Trap> traps;
 };
 
-Diagnosis diagnose(const Settings& settings, const Observation& seen, std::vector<Ceiling> ceilings,
-                   const MachineFacts& machine);
+// `plan`: what a setting makes of the job's plan; none: assumed_plan.
+Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceiling> ceilings,
+                   const MachineFacts& machine, const PlanShapeOf& plan = {});
 
 }  // namespace redline::doctor

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "doctor/rules/predict.h"
+
 namespace redline::doctor {
 namespace {
 
@@ -37,14 +39,14 @@ TEST(Verdict, TableOfRuns) {
   struct Case {
     const char* name;
     Observation seen;
-    Settings settings;
+    JobView job;
     Limit limit;
     const char* detail;
   };
-  Settings plain;
-  plain.num_workers = 1;
-  Settings crowded;
-  crowded.num_workers = 16;
+  JobView plain;
+  plain.workers = 1;
+  JobView crowded;
+  crowded.workers = 16;
   Observation decoding = make_seen({{Phase::Wait, 0.4}, {Phase::Forward, 0.3}, {Phase::Backward, 0.29}});
   decoding.stage_seconds_per_step = {0.005, 0.080, 0.004, 0.002};
   Observation reading = decoding;
@@ -69,11 +71,11 @@ TEST(Verdict, TableOfRuns) {
       {"padding", make_seen({{Phase::Forward, 0.45}, {Phase::Backward, 0.5}}, 0.5), plain, Limit::Padding, "padding"},
       {"small batch", make_seen({{Phase::Forward, 0.3}, {Phase::Backward, 0.3}, {Phase::Optimiser, 0.35}}), plain,
        Limit::SmallBatch, "batch_size"},
-      {"crowded", crowd, crowded, Limit::Oversubscribed, "num_workers"},
+      {"crowded", crowd, crowded, Limit::Oversubscribed, "workers"},
       {"memory", full, plain, Limit::Memory, "memory"},
   };
   for (const Case& c : cases) {
-    const Diagnosis diagnosis = diagnose(c.settings, c.seen, {}, make_machine());
+    const Diagnosis diagnosis = diagnose(c.job, c.seen, {}, make_machine());
     EXPECT_EQ(diagnosis.limit, c.limit) << c.name << ": " << diagnosis.sentence;
     EXPECT_EQ(diagnosis.detail, c.detail) << c.name;
     EXPECT_GT(diagnosis.confidence, 0.4) << c.name;

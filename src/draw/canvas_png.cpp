@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "draw/canvas.h"
-#include "draw/glyphs.h"
+#include "draw/letters/glyphs.h"
 
 namespace redline::draw {
 

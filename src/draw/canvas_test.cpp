@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
-#include "draw/glyphs.h"
+#include "draw/letters/glyphs.h"
 
 namespace redline::draw {
 namespace {

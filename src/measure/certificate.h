@@ -48,8 +48,4 @@ struct Certificate {
   bool accepted() const { return kind != CertificateKind::Different; }
 };
 
-std::string certificate_to_json(const Certificate& certificate);
-// Throws DataError (no certificate, another version); `name` is for the message.
-Certificate certificate_from_json(const std::string& text, const std::string& name);
-
 }  // namespace redline::measure

@@ -57,8 +57,4 @@ struct Ledger {
 // From an interval alone; NotMeasurable and Failed are known to the caller only.
 LedgerVerdict ledger_verdict(const RatioEstimate& estimate);
 
-std::string ledger_to_json(const Ledger& ledger);
-// Throws DataError (no ledger, another version); `name` is for the message.
-Ledger ledger_from_json(const std::string& text, const std::string& name);
-
 }  // namespace redline::measure

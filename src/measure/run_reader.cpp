@@ -6,7 +6,7 @@
 #include "core/file_ops.h"
 #include "core/strings.h"
 #include "measure/detail/steps_file.h"
-#include "measure/json_lines.h"
+#include "measure/record_lines.h"
 #include "measure/run_record.h"
 
 namespace redline::measure {

@@ -1,53 +1,234 @@
-// Matching, break-even and JSON of the tune card.
+// Matching, break-even and JSON of the tune card. One list of fields per document serves writing and reading.
 #include "measure/tune_card.h"
 
+#include <cmath>
 #include <limits>
 
-#include "measure/detail/tune_json.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "measure/strict_json.h"
 
 namespace redline::measure {
 namespace {
 
-detail::OrderedJson fingerprint_json(const TuneFingerprint& print) {
-  return {{"model", print.model},
-          {"data", print.data},
-          {"machine", print.machine},
-          {"versions", print.versions},
-          {"request", print.request}};
+using Json = StrictOrderedJson;
+
+template <class T, class U>
+concept Is = std::is_same_v<std::remove_const_t<T>, U>;
+
+// Every list below: `fields(name, member)`; `later` for keys that older cards do not have, `derived` for what only
+// readers of the file need, `word` for an enum by its name.
+void visit(Is<TuneFingerprint> auto& print, auto& fields) {
+  fields("model", print.model);
+  fields("data", print.data);
+  fields("machine", print.machine);
+  fields("versions", print.versions);
+  fields("request", print.request);
 }
 
-TuneFingerprint fingerprint_of(const detail::OrderedJson& json) {
-  TuneFingerprint print;
-  json.at("model").get_to(print.model);
-  json.at("data").get_to(print.data);
-  json.at("machine").get_to(print.machine);
-  json.at("versions").get_to(print.versions);
-  json.at("request").get_to(print.request);
-  return print;
+void visit(Is<Interval> auto& interval, auto& fields) {
+  fields("low", interval.low);
+  fields("high", interval.high);
 }
 
-detail::OrderedJson break_even_json(const BreakEven& costs) {
-  return {{"tuning_seconds", detail::number_json(costs.tuning_seconds)},
-          {"compile_seconds", detail::number_json(costs.compile_seconds)},
-          {"baseline_samples_per_second", detail::number_json(costs.baseline_samples_per_second)},
-          {"best_samples_per_second", detail::number_json(costs.best_samples_per_second)},
-          {"samples_of_run", detail::number_json(costs.samples_of_run)},
-          {"samples_per_step", detail::number_json(costs.samples_per_step)},
-          {"baseline_spread", detail::number_json(costs.baseline_spread)},
-          {"break_even_samples", detail::number_json(costs.samples())}};
+void visit(Is<RatioEstimate> auto& estimate, auto& fields) {
+  fields("ratio", estimate.ratio);
+  fields("interval", estimate.interval);
+  fields("blocks", estimate.blocks);
 }
 
-BreakEven break_even_of(const detail::OrderedJson& json) {
-  BreakEven costs;
-  costs.tuning_seconds = detail::number_from(json.at("tuning_seconds")).value_or(0);
-  costs.compile_seconds = detail::number_from(json.at("compile_seconds")).value_or(0);
-  costs.baseline_samples_per_second = detail::number_from(json.at("baseline_samples_per_second")).value_or(0);
-  costs.best_samples_per_second = detail::number_from(json.at("best_samples_per_second")).value_or(0);
-  costs.samples_of_run = detail::number_from(json.at("samples_of_run")).value_or(0);
-  costs.samples_per_step = json.value("samples_per_step", 0.0);
-  costs.baseline_spread = json.value("baseline_spread", 0.0);
-  return costs;
+void visit(Is<BreakEven> auto& costs, auto& fields) {
+  fields("tuning_seconds", costs.tuning_seconds);
+  fields("compile_seconds", costs.compile_seconds);
+  fields("baseline_samples_per_second", costs.baseline_samples_per_second);
+  fields("best_samples_per_second", costs.best_samples_per_second);
+  fields("samples_of_run", costs.samples_of_run);
+  fields.later("samples_per_step", costs.samples_per_step);
+  fields.later("baseline_spread", costs.baseline_spread);
+  fields.derived("break_even_samples", [&] { return costs.samples(); });
 }
+
+void visit(Is<LargestBatch> auto& largest, auto& fields) {
+  fields("rows", largest.rows);
+  fields("peak_bytes", largest.peak_bytes);
+  fields("limit_bytes", largest.limit_bytes);
+  fields("time_ended", largest.time_ended);
+}
+
+void visit(Is<LedgerEntry> auto& entry, auto& fields) {
+  fields("field", entry.field);
+  fields("from", entry.from);
+  fields("to", entry.to);
+  fields("effect", entry.effect);
+  fields("claim", entry.claim);
+  fields("predicted", entry.predicted);
+  fields("add_one_in", entry.add_one_in);
+  fields("leave_one_out", entry.leave_one_out);
+  fields.derived("interaction", [&] { return entry.interaction(); });
+  fields.derived("prediction_error_points", [&] { return entry.prediction_error_points(); });
+  fields.word("verdict", entry.verdict, ledger_verdict_name, LedgerVerdict::Failed);
+  fields("reason", entry.reason);
+  fields("in_best", entry.in_best);
+}
+
+void visit(Is<Ledger> auto& ledger, auto& fields) {
+  fields.derived("format", [] { return "redline.ledger"; });
+  fields.derived("version", [] { return kLedgerVersion; });
+  fields("objective", ledger.objective);
+  fields("best", ledger.best);
+  fields("baseline_samples_per_second", ledger.baseline_samples_per_second);
+  fields("best_samples_per_second", ledger.best_samples_per_second);
+  fields("tuning_seconds", ledger.tuning_seconds);
+  fields("bound_left", ledger.bound_left);
+  fields.derived("median_prediction_error_points", [&] { return ledger.median_prediction_error_points(); });
+  fields("entries", ledger.entries);
+}
+
+void visit(Is<CertificateCheck> auto& check, auto& fields) {
+  fields("name", check.name);
+  fields("difference", check.difference);
+  fields("tolerance", check.tolerance);
+  fields("tolerance_source", check.tolerance_source);
+  fields("passed", check.passed);
+}
+
+void visit(Is<Certificate> auto& certificate, auto& fields) {
+  fields.derived("format", [] { return "redline.certificate"; });
+  fields.derived("version", [] { return kCertificateVersion; });
+  fields.word("kind", certificate.kind, certificate_kind_name, CertificateKind::Different);
+  fields.derived("accepted", [&] { return certificate.accepted(); });
+  fields("reason", certificate.reason);
+  fields("reference_hash", certificate.reference_hash);
+  fields("candidate_hash", certificate.candidate_hash);
+  fields("effects", certificate.effects);
+  fields("seed", certificate.seed);
+  fields("steps", certificate.steps);
+  fields("samples", certificate.samples);
+  fields("consent", certificate.consent);
+  fields("first_different_step", certificate.first_different_step);
+  fields("seed_spread", certificate.seed_spread);
+  fields("reference_losses", certificate.reference_losses);
+  fields("candidate_losses", certificate.candidate_losses);
+  fields("checks", certificate.checks);
+}
+
+void visit(Is<std::pair<std::string, std::string>> auto& value, auto& fields) {
+  fields("field", value.first);
+  fields("value", value.second);
+}
+
+void visit(Is<TuneCard> auto& card, auto& fields) {
+  fields.derived("format", [] { return "redline.tune_card"; });
+  fields.derived("version", [] { return kTuneCardVersion; });
+  fields("created", card.created);
+  fields("fingerprint", card.fingerprint);
+  fields("values", card.values);
+  fields("promised_ratio", card.promised_ratio);
+  fields("peak_tensor_bytes", card.peak_tensor_bytes);
+  fields.later("largest_batch", card.largest_batch);
+  fields.later("budget_seconds", card.budget_seconds);
+  fields.later("full_ledger", card.full_ledger);
+  fields("break_even", card.break_even);
+  fields("notes", card.notes);
+  fields("ledger", card.ledger);
+  fields("certificate", card.certificate);
+}
+
+struct Writer {
+  Json json = Json::object();
+
+  // Not-a-number and infinities as words.
+  static Json value(double number) {
+    if (std::isnan(number)) return "nan";
+    if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
+    return number;
+  }
+  template <class T>
+  static Json value(const std::optional<T>& held) {
+    return held ? value(*held) : Json();
+  }
+  template <class T>
+  static Json value(const std::vector<T>& list) {
+    Json json = Json::array();
+    for (const T& item : list) json.push_back(value(item));
+    return json;
+  }
+  template <class T>
+  static Json value(const T& held) {
+    if constexpr (requires(Writer & fields) { visit(held, fields); }) {
+      Writer inner;
+      visit(held, inner);
+      return inner.json;
+    } else {
+      return held;
+    }
+  }
+
+  template <class T>
+  void operator()(const char* name, const T& held) {
+    json[name] = value(held);
+  }
+  template <class T>
+  void later(const char* name, const T& held) {
+    json[name] = value(held);
+  }
+  template <class Make>
+  void derived(const char* name, const Make& make) {
+    json[name] = value(make());
+  }
+  template <class E>
+  void word(const char* name, E held, const char* (*text)(E), E /*last*/) {
+    json[name] = text(held);
+  }
+};
+
+// Throws the JSON library's errors: a missing key, a wrong type, an unknown word.
+struct Reader {
+  const Json& json;
+
+  static void read(const Json& from, double& number) {
+    number = from.is_string() ? parse_double(from.get<std::string>()).value_or(std::nan(""))
+             : from.is_null() ? 0
+                              : from.get<double>();
+  }
+  template <class T>
+  static void read(const Json& from, std::optional<T>& held) {
+    held.reset();
+    if (!from.is_null()) read(from, held.emplace());
+  }
+  template <class T>
+  static void read(const Json& from, std::vector<T>& list) {
+    list.clear();
+    for (const Json& item : from) read(item, list.emplace_back());
+  }
+  template <class T>
+  static void read(const Json& from, T& held) {
+    if constexpr (requires(Reader & fields) { visit(held, fields); }) {
+      Reader inner{from};
+      visit(held, inner);
+    } else {
+      from.get_to(held);
+    }
+  }
+
+  template <class T>
+  void operator()(const char* name, T& held) const {
+    read(json.at(name), held);
+  }
+  template <class T>
+  void later(const char* name, T& held) const {
+    if (json.contains(name)) read(json.at(name), held);
+  }
+  template <class Make>
+  void derived(const char* /*name*/, const Make& /*make*/) const {}
+  template <class E>
+  void word(const char* name, E& held, const char* (*text)(E), E last) const {
+    const auto found = json.at(name).get<std::string>();
+    for (int i = 0; i <= static_cast<int>(last); ++i)
+      if (found == text(static_cast<E>(i))) return void(held = static_cast<E>(i));
+    throw nlohmann::json::other_error::create(501, "unknown " + std::string(name) + " '" + found + "'", nullptr);
+  }
+};
 
 double seconds_at(double samples, double rate) {
   return rate > 0 ? samples / rate : std::numeric_limits<double>::infinity();
@@ -75,51 +256,27 @@ double BreakEven::best_finish_seconds() const {
 }
 
 std::string tune_card_to_json(const TuneCard& card) {
-  detail::OrderedJson json = {
-      {"format", "redline.tune_card"}, {"version", kTuneCardVersion}, {"created", card.created}};
-  json["fingerprint"] = fingerprint_json(card.fingerprint);
-  json["values"] = detail::OrderedJson::array();
-  for (const auto& [field, value] : card.values) json["values"].push_back({{"field", field}, {"value", value}});
-  json["promised_ratio"] = detail::interval_json(card.promised_ratio);
-  json["peak_tensor_bytes"] = card.peak_tensor_bytes;
-  json["largest_batch"] = nullptr;
-  if (const auto& largest = card.largest_batch)
-    json["largest_batch"] = {{"rows", largest->rows},
-                             {"peak_bytes", largest->peak_bytes},
-                             {"limit_bytes", largest->limit_bytes},
-                             {"time_ended", largest->time_ended}};
-  json["budget_seconds"] = card.budget_seconds;
-  json["full_ledger"] = card.full_ledger;
-  json["break_even"] = break_even_json(card.break_even);
-  json["notes"] = card.notes;
-  json["ledger"] = detail::ledger_json(card.ledger);
-  json["certificate"] = card.certificate ? detail::certificate_json(*card.certificate) : detail::OrderedJson();
-  return detail::dump(json);
+  return Writer::value(card).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 TuneCard tune_card_from_json(const std::string& text, const std::string& name) {
-  return detail::read_document(text, name, "redline.tune_card", kTuneCardVersion, [](const detail::OrderedJson& json) {
+  const std::string shown = "'" + printable(name) + "'";
+  const auto no_card = [&](const std::string& why) {
+    return DataError(shown + " is no redline.tune_card document: " + printable(why) + ".");
+  };
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("format", Json()) != "redline.tune_card")
+    throw no_card("its format line is missing");
+  if (const Json found = json.value("version", Json()); found != kTuneCardVersion)
+    throw DataError(shown + " has version " + printable(found.dump()) + " of redline.tune_card, this redline reads " +
+                    "version " + std::to_string(kTuneCardVersion) + "; make it again with this redline.");
+  try {
     TuneCard card;
-    json.at("created").get_to(card.created);
-    card.fingerprint = fingerprint_of(json.at("fingerprint"));
-    for (const auto& entry : json.at("values")) {
-      card.values.emplace_back(entry.at("field").get<std::string>(), entry.at("value").get<std::string>());
-    }
-    card.promised_ratio = detail::interval_of(json.at("promised_ratio"));
-    json.at("peak_tensor_bytes").get_to(card.peak_tensor_bytes);
-    if (json.contains("largest_batch") && !json.at("largest_batch").is_null()) {
-      const auto& largest = json.at("largest_batch");
-      card.largest_batch = {largest.at("rows"), largest.at("peak_bytes"), largest.at("limit_bytes"),
-                            largest.at("time_ended")};
-    }
-    card.budget_seconds = json.value("budget_seconds", 0.0);
-    card.full_ledger = json.value("full_ledger", false);
-    card.break_even = break_even_of(json.at("break_even"));
-    json.at("notes").get_to(card.notes);
-    card.ledger = detail::ledger_of(json.at("ledger"));
-    if (!json.at("certificate").is_null()) card.certificate = detail::certificate_of(json.at("certificate"));
+    Reader::read(json, card);
     return card;
-  });
+  } catch (const nlohmann::json::exception& error) {
+    throw no_card(error.what());
+  }
 }
 
 }  // namespace redline::measure

@@ -167,11 +167,11 @@ std::string diagnosis_section(const Page& page, const RunPart& run) {
   out +=
       "<div class=\"scroll\"><table><tr><th>gain, predicted</th><th>switch</th><th>value</th><th>changes</th>"
       "<th>why</th></tr>";
-  for (const doctor::Suggestion& suggestion : diagnosis.suggestions)
+  for (const doctor::Candidate& suggestion : diagnosis.suggestions)
     out += fmt::format(
         "<tr><td class=\"n\">{:+.1f} %</td><td><code>{}</code></td><td>{}</td><td>{}</td><td "
         "class=\"why\">{}</td></tr>",
-        100 * suggestion.predicted_gain, draw::escape_html(suggestion.option), draw::escape_html(suggestion.value),
+        100 * suggestion.predicted_gain, draw::escape_html(suggestion.field), draw::escape_html(suggestion.to),
         config::effect_name(suggestion.effect), draw::escape_html(suggestion.reason));
   out += "</table></div>";
   for (const doctor::Trap& trap : diagnosis.traps) out += paragraph("Note: " + trap.sentence);
@@ -184,7 +184,7 @@ std::string operators_section(const RunPart& run) {
       "<h2>Operators of one step</h2><div class=\"scroll\"><table><tr><th>operator</th><th>calls</th><th>own "
       "time</th><th>share</th><th>of the measured peak</th></tr>";
   for (size_t i = 0; i < std::min<size_t>(20, run.operators.size()); ++i) {
-    const OperatorLine& line = run.operators[i];
+    const doctor::OperatorLine& line = run.operators[i];
     out += fmt::format(
         "<tr><td><code>{}</code></td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1f} %</td><td "
         "class=\"n\">{}</td></tr>",

@@ -63,9 +63,9 @@ json diagnosis_json(const doctor::Diagnosis& diagnosis) {
     out["ceilings"].push_back({{"experiment", doctor::experiment_name(ceiling.kind)},
                                {"speed", ratio_json(ceiling.speed)},
                                {"sentence", ceiling.sentence}});
-  for (const doctor::Suggestion& s : diagnosis.suggestions)
-    out["suggestions"].push_back({{"option", s.option},
-                                  {"value", s.value},
+  for (const doctor::Candidate& s : diagnosis.suggestions)
+    out["suggestions"].push_back({{"values", s.values},
+                                  {"field", s.field},
                                   {"predicted_gain", s.predicted_gain},
                                   {"changes", config::effect_name(s.effect)},
                                   {"reason", s.reason}});
@@ -85,7 +85,7 @@ std::string render_json(const Page& page) {
     part["name"] = run.name;
     part["warnings"] = run.record.warnings;
     if (run.diagnosis) part["diagnosis"] = diagnosis_json(*run.diagnosis);
-    for (const OperatorLine& line : run.operators)
+    for (const doctor::OperatorLine& line : run.operators)
       part["operators"].push_back({{"name", line.name},
                                    {"calls", line.calls},
                                    {"seconds", line.seconds},

@@ -7,27 +7,20 @@
 #include <vector>
 
 #include "doctor/compare_runs.h"
+#include "doctor/operators.h"
 #include "doctor/verdict.h"
 #include "measure/run_record.h"
 #include "measure/tune_card.h"
 
 namespace redline::report {
 
-// One kind of operator within a step.
-struct OperatorLine {
-  std::string name;
-  int64_t calls = 0;
-  double seconds = 0, share = 0;  // of the step, and of all operators' time
-  double share_of_peak = -1;      // of the machine's measured rate of matrix products; negative = not known
-};
-
 struct RunPart {
   std::string name;  // as the user named it, usually the directory
   measure::RunRecord record;
   doctor::Observation seen;
   std::optional<doctor::Diagnosis> diagnosis;
-  std::vector<OperatorLine> operators;    // slowest first; empty when nobody looked
-  std::optional<measure::TuneCard> card;  // when the run was tuned: ledger, certificate, break-even
+  std::vector<doctor::OperatorLine> operators;  // slowest first; empty when nobody looked
+  std::optional<measure::TuneCard> card;        // when the run was tuned: ledger, certificate, break-even
 };
 
 struct Page {

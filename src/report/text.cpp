@@ -1,6 +1,8 @@
 // The report for a terminal: the same facts as the page, as tables and bars that fit the width.
 #include <fmt/format.h>
 
+#include <set>
+
 #include <algorithm>
 
 #include "core/strings.h"
@@ -38,27 +40,32 @@ std::string stage_line(const doctor::Observation& seen) {
 // A change is worth its line from here on; below, it "cannot help".
 constexpr double kWorthALine = 0.005;
 
-std::string suggestion_line(const doctor::Suggestion& s, int width) {
+std::string suggestion_line(const doctor::Candidate& s, int width) {
   const std::string changes =
       s.effect == config::Effect::Nothing ? "" : fmt::format(" Changes {}.", config::effect_name(s.effect));
   std::string out =
-      wrap_text(fmt::format("{:>+7.1f} %  {}={}", 100 * s.predicted_gain, s.option, s.value), width, "  ");
+      wrap_text(fmt::format("{:>+7.1f} %  {}", 100 * s.predicted_gain, doctor::setting_text(s.values)), width, "  ");
   return out + wrap_text(fmt::format("{}.{}", s.reason, changes), width, "          ");
 }
 
+// Of each group of values that exclude each other the best; the page and --json have them all.
 std::string suggestions_text(const doctor::Diagnosis& diagnosis, int width) {
-  std::string gains, costs, rest;
-  for (const doctor::Suggestion& s : diagnosis.suggestions) {
+  std::string gains, costs, rest, unknown;
+  std::set<std::string> groups;
+  for (const doctor::Candidate& s : diagnosis.suggestions) {
+    if (!groups.insert(s.group).second) continue;
     if (s.predicted_gain >= kWorthALine)
       gains += suggestion_line(s, width);
     else if (s.predicted_gain <= -kWorthALine)
       costs += suggestion_line(s, width);
     else
-      rest += fmt::format("{}{}={}", rest.empty() ? "" : ", ", s.option, s.value);
+      (s.unpredicted ? unknown : rest) += fmt::format(", {}={}", s.field, s.to);
   }
   std::string out;
   if (!gains.empty()) out += "\nWould gain (predicted):\n" + gains;
-  if (!rest.empty()) out += "\n" + wrap_text("Cannot help (less than 0.5 %): " + rest + ".", width);
+  if (!rest.empty()) out += "\n" + wrap_text("Cannot help (less than 0.5 %): " + rest.substr(2) + ".", width);
+  if (!unknown.empty())
+    out += "\n" + wrap_text("No rule foresees (`redline tune` races them): " + unknown.substr(2) + ".", width);
   if (!costs.empty()) out += "\nWould cost:\n" + costs;
   return out;
 }
@@ -75,12 +82,12 @@ std::string diagnosis_text(const doctor::Diagnosis& diagnosis, int width, bool f
   return out;
 }
 
-std::string operators_text(const std::vector<OperatorLine>& operators, int width) {
+std::string operators_text(const std::vector<doctor::OperatorLine>& operators, int width) {
   if (operators.empty()) return {};
   const auto room = static_cast<size_t>(std::clamp(width - 46, 12, 48));
   std::string out = "Operators of one step, by their own time:\n";
   for (size_t i = 0; i < std::min<size_t>(12, operators.size()); ++i) {
-    const OperatorLine& line = operators[i];
+    const doctor::OperatorLine& line = operators[i];
     out += fmt::format("  {:<{}} {:>9} {:>5.1f} % {:>7}{}\n", printable(line.name).substr(0, room), room,
                        format_seconds(line.seconds), 100 * line.share, fmt::format("x{}", line.calls),
                        line.share_of_peak >= 0 ? fmt::format("  {:.0f} % of peak", 100 * line.share_of_peak) : "");

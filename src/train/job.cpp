@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "core/check.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/log.h"
@@ -12,25 +13,9 @@ namespace redline::train {
 
 namespace {
 
-// What a resumed run may change without being another run.
+// Whole sections that a resumed run may change without being another run; single rows say so themselves (same_run()).
 const std::vector<std::string>& unhashed_prefixes() {
-  static const std::vector<std::string> prefixes = {
-      "exp_manager",
-      "name",
-      "trainer.max_time",
-      "trainer.memory_limit",
-      "trainer.enable_",
-      "trainer.log_every_n_steps",
-      "trainer.drift_ratio",
-      "model.train_ds.num_workers",
-      "model.train_ds.prefetch_factor",
-      "model.train_ds.persistent_workers",
-      "model.train_ds.pin_memory",
-      "model.train_ds.max_buffer_bytes",
-      "model.train_ds.cache",
-      "model.validation_ds",
-      "model.test_ds",
-  };
+  static const std::vector<std::string> prefixes = {"exp_manager", "name", "model.validation_ds", "model.test_ds"};
   return prefixes;
 }
 
@@ -94,6 +79,9 @@ std::unique_ptr<Job> Job::read(const task::Registry& registry, const config::Req
   job->bound_ = config::bind(request, job->schema_);
   job->resolve(options);
   job->resolved_ = config::snapshot(job->schema_, job->bound_);
+  for (const std::string& path : job->resolved_.still_auto())
+    REDLINE_CHECK(path == "trainer.channels_last",  // the task answers that one, once it is built
+                  "each component resolves its own auto: " + path);
   return job;
 }
 
@@ -116,11 +104,15 @@ void Job::resolve(const JobOptions& options) {
   if (trainer_.devices.value() == "-1" && device().is_cpu())
     log_info("trainer.devices -1: there is no GPU, so one process on the CPU.");
   else if (const std::string& devices = trainer_.devices.value(); devices != "-1" && devices != "1")
-    log_warning(fmt::format("trainer.devices {}: there are no ranks yet; the job runs as one process.", devices));
+    log_warning(fmt::format("trainer.devices {}, strategy {}: there are no ranks yet; the job runs as one process.",
+                            devices, trainer_.strategy.name));
   if (trainer_.num_nodes > 1)
     log_warning(
         fmt::format("trainer.num_nodes {}: there are no ranks yet; the job runs as one process on this machine.",
                     trainer_.num_nodes));
+  if (const std::string rows = trainer_.rows_for_ranks(); !rows.empty())
+    log_info(fmt::format(
+        "{}: how several ranks work together; the job runs as one process, where this changes nothing.", rows));
   const auto resolve_data = [&](data::DatasetConfig& dataset) {
     dataset.resolve(machine_, root_.seed);
     if (dataset.given()) dataset.check();

@@ -7,7 +7,8 @@
 #include <string>
 
 #include "measure/tune_card.h"
-#include "tune/job_view.h"
+#include "tune/search/candidates.h"
+#include "tune/trials/job_source.h"
 
 namespace redline::tune {
 

@@ -4,13 +4,13 @@
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "core/string_file.h"
+#include "core/testing/string_file.h"
 #include "data/codecs/audio_writer.h"
 #include "data/codecs/image.h"
 #include "data/codecs/image_writer.h"
-#include "data/tar_index.h"
-#include "data/tar/tar_writer.h"
 #include "data/images/web_dataset_source.h"
+#include "data/tar/tar_writer.h"
+#include "data/tar_index.h"
 #include "target.h"
 
 namespace redline::fuzz {

@@ -50,7 +50,9 @@ def test_every_ceiling_has_an_interval_around_it(answer):
 def test_every_switch_exists(answer, tmp_path):
     assert answer["diagnosis"]["suggestions"]
     for suggestion in answer["diagnosis"]["suggestions"]:
-        done = subprocess.run([REDLINE, "train", *map(str, JOB), f"{suggestion['option']}={suggestion['value']}", "--dry-run"], capture_output=True, text=True,
+        words = [f"{option}={value}" for option, value in suggestion["values"].items()]
+        assert words and suggestion["reason"]
+        done = subprocess.run([REDLINE, "train", *map(str, JOB), *words, "--dry-run"], capture_output=True, text=True,
                               cwd=tmp_path, timeout=60, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, (suggestion, done.stderr)
 

@@ -47,6 +47,27 @@ def test_rooms_control_torch(tmp_path):
     assert done.returncode == 1 and "no torch header" in done.stdout
 
 
+def test_rooms_control_folder(tmp_path):
+    def edit(d):
+        (d / "src/doctor/rules").mkdir()
+        (d / "src/doctor/rules/x.h").write_text("\n")
+        (d / "src/tune/x.cpp").write_text('#include "doctor/rules/x.h"\n')
+    done = room_copy(tmp_path, edit)
+    assert done.returncode == 1 and "doctor/rules/x.h is doctor's own" in done.stdout
+
+
+def test_rooms_control_top(tmp_path):
+    def edit(d):
+        (d / "src/doctor/needed.h").write_text('#include "doctor/through.h"\n')
+        (d / "src/doctor/through.h").write_text("\n")
+        (d / "src/doctor/alone.h").write_text("\n")
+        (d / "src/tune/x.cpp").write_text('#include "doctor/needed.h"\n')
+        (d / "src/app/own.h").write_text("\n")
+    done = room_copy(tmp_path, edit)
+    assert done.returncode == 1 and "src/doctor/alone.h: no other room needs it" in done.stdout
+    assert "needed.h" not in done.stdout and "through.h" not in done.stdout and "own.h" not in done.stdout
+
+
 def test_format():
     done = run(ROOT / "tools/check_format")
     assert done.returncode == 0, done.stdout

@@ -59,7 +59,7 @@ struct Trainer {
     t.add("accumulate_grad_batches", &Trainer::accumulate_grad_batches, "Micro-batches per optimiser step.")
         .at_least(1)
         .effect(Effect::Nothing)
-        .tunable()
+        .tuned_by("accumulation")
         .alias("gradient_accumulation_steps")
         .alias(".gradient_accumulation_steps")
         .alias(".optimizer_config.accumulative_counts");
@@ -98,12 +98,13 @@ struct Loader {
     t.add("batch_size", &Loader::batch_size, "Samples per micro-batch.")
         .at_least(1)
         .effect(Effect::Nothing)
-        .tunable()
+        .tuned_by("batch", {"2x", "4x"})
         .alias("samples_per_gpu");
     t.add("num_workers", &Loader::num_workers, "Worker threads.")
         .range(0, 256)
         .effect(Effect::Nothing)
-        .tunable()
+        .tunable({"0", "2", "4"})
+        .same_run()
         .alias("workers_per_gpu");
     t.add("pin_memory", &Loader::pin_memory, "Collate into pinned memory.").effect(Effect::Nothing).tunable();
     t.add("shuffle", &Loader::shuffle, "A new order in every epoch.");
@@ -182,7 +183,7 @@ struct Optim {
   static Table<Optim> fields() {
     Table<Optim> t;
     t.add("name", &Optim::name, "Optimiser.").choices({"adamw", "adam", "sgd"});
-    t.add("lr", &Optim::lr, "Learning rate.").above(0).effect(Effect::Optimisation).tunable().alias(".learning_rate");
+    t.add("lr", &Optim::lr, "Learning rate.").above(0).effect(Effect::Optimisation).alias(".learning_rate");
     t.add("betas", &Optim::betas, "Decay of the moments.").at_least(0).below(1);
     t.add("weight_decay", &Optim::weight_decay, "Decoupled decay.").at_least(0);
     t.group("sched", &Optim::sched, "Learning-rate schedule.");

@@ -27,7 +27,7 @@ inline config::Table<EchoConfig> EchoConfig::fields() {
   t.add("echo_factor", &EchoConfig::echo_factor, "How often a decoded batch is used before the next is read.")
       .range(1, 16)
       .effect(config::Effect::Order)
-      .tunable()
+      .tunable({"1", "2", "4"})
       .flag("echo")
       .alias("repeat_batches")
       .bool_alias(

@@ -27,13 +27,15 @@ TEST(NewOption, TheExampleWorks) {
   echo.resolve(machine);
   EXPECT_EQ(snapshot(schema, resolved).find("model.train_ds.echo.echo_factor")->origin.text(),
             "resolved from flag --echo auto");
-  EXPECT_EQ(search_space(schema).size(), 1u);
+  const auto space = search_space(snapshot(schema, resolved));
+  ASSERT_EQ(space.size(), 1u);
+  EXPECT_EQ(space[0].tried, (std::vector<std::string>{"1", "2", "4"}));
 }
 
 // Every C++ block of the page is a stretch of the example between [begin X] and [end X].
 TEST(NewOption, ThePageShowsTheExample) {
   const std::string page = read_file(REDLINE_SOURCE_DIR "/docs/new_option.md");
-  const std::string example = read_file(REDLINE_SOURCE_DIR "/src/config/new_option_example.h");
+  const std::string example = read_file(REDLINE_SOURCE_DIR "/src/config/testing/new_option_example.h");
   size_t blocks = 0;
   for (size_t at = page.find("```cpp\n"); at != std::string::npos; at = page.find("```cpp\n", at + 1), ++blocks) {
     const std::string block = page.substr(at + 7, page.find("```", at + 7) - at - 7);

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/file_ops.h"
-#include "core/string_file.h"
+#include "core/testing/string_file.h"
 #include "data/tar/tar_header.h"
 #include "data/tar/tar_writer.h"
 #include "data/tar_index.h"

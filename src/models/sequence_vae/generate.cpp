@@ -1,4 +1,4 @@
-#include "models/sequence_vae/generate.h"
+#include "models/generate.h"
 
 #include "core/philox.h"
 

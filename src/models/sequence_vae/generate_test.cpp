@@ -1,5 +1,5 @@
 // Generation step by step (cached keys, LSTM state) must agree with the whole-sequence decoder that was trained.
-#include "models/sequence_vae/generate.h"
+#include "models/generate.h"
 
 #include <gtest/gtest.h>
 

@@ -67,7 +67,7 @@ config::Table<MonitorOptions> MonitorOptions::fields() {
       .unit("steps")
       .at_least(1)
       .effect(Effect::Nothing)
-      .tunable();
+      .tuned_by("monitor");
   t.add("plot_frequency", &MonitorOptions::plot_frequency,
         "Steps between two pictures; auto: 1,000, or 2,000 with fast_detection.")
       .unit("steps")

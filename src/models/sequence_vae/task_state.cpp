@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/log.h"
+#include "data/dataset_config.h"
 #include "models/sequence_vae/task.h"
 
 namespace redline::models::sequence_vae {
@@ -71,12 +72,9 @@ task::TaskEntry sequence_vae_entry() {
       "Variational autoencoder of token or real-valued sequences (Transformer or LSTM) with a posterior-collapse "
       "monitor.";
   entry.make_config = [] { return std::make_unique<SequenceVaeConfig>(); };
-  entry.guide_claims = {{"batch_size", "1", "4", "+30-50 %"},
-                        {"micro_batch_size", "1", "4", "+30-50 %"},
-                        {"num_workers", "2", "8", "+20-30 %"},
-                        {"precision", "", "", "+20-40 %"},
-                        {"monitor.update_frequency", "", "", "+5-15 %"},
-                        {"val_check_interval", "", "", "+5-15 %"}};
+  entry.guide_claims = {{"batch_size", "1", "4", "+30-50 %"},      {"micro_batch_size", "1", "4", "+30-50 %"},
+                        {data::kNumWorkers, "2", "8", "+20-30 %"}, {"precision", "", "", "+20-40 %"},
+                        {"update_frequency", "", "", "+5-15 %"},   {"val_check_interval", "", "", "+5-15 %"}};
   entry.monitor_option = "model.monitor.update_frequency";
   entry.monitor_plot_option = "model.monitor.plot_frequency";
   return entry;

@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "core/philox.h"
-#include "models/sequence_vae/generate.h"
+#include "models/generate.h"
 #include "models/sequence_vae/task.h"
 
 namespace redline::models::sequence_vae {

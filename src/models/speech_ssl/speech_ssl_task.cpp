@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "data/dataset_config.h"
 #include "models/speech_ssl/feature_transform.h"
 #include "models/speech_ssl/model.h"
 #include "models/speech_ssl/work_estimate.h"
@@ -148,9 +149,12 @@ task::TaskEntry speech_ssl_entry() {
     return has_target(request, "model.encoder._target_", "ConformerEncoder") &&
            has_target(request, "model.quantizer._target_", "RandomProjectionVectorQuantizer");
   };
-  entry.guide_claims = {{"batch_size", "2", "8", "+100-200 %"},   {"precision", "", "", "+50-100 %"},
-                        {"num_workers", "0", "4", "+200-400 %"},  {"is_tarred", "", "", "+20-50 %"},
-                        {"log_every_n_steps", "", "", "+5-10 %"}, {"val_check_interval", "", "", "+10-20 %"},
+  entry.guide_claims = {{"batch_size", "2", "8", "+100-200 %"},
+                        {"precision", "", "", "+50-100 %"},
+                        {data::kNumWorkers, "0", "4", "+200-400 %"},
+                        {"is_tarred", "", "", "+20-50 %"},
+                        {"log_every_n_steps", "", "", "+5-10 %"},
+                        {"val_check_interval", "", "", "+10-20 %"},
                         {"compile", "", "", "+10-30 %"}};
   return entry;
 }

@@ -11,7 +11,7 @@ config::Table<CheckpointConfig> CheckpointConfig::fields() {
            "Save after this many optimiser steps; null: see train_time_interval and overhead_limit.")
       .unit("steps")
       .at_least(1)
-      .tunable()
+      .tuned_by("checkpoint")
       .alias(".save_steps");
   table
       .add("every_n_micro_iterations", &T::every_n_micro_iterations,

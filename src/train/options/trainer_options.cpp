@@ -36,7 +36,7 @@ void add_precision_rows(config::Table<TrainerConfig>& table) {
            "32-true, bf16-mixed or 16-mixed (also 32, bf16, 16); auto: 16-mixed when a loss scale is given, else "
            "32-true. Weights stay fp32.")
       .effect(Effect::Numerics)
-      .tunable()
+      .tuned_by("precision", {"32-true", "bf16-mixed", "16-mixed"})
       .flag("precision")
       .bool_alias(".use_amp", switch_to_precision("16-mixed"), "true is 16-mixed")
       .bool_alias(".amp", switch_to_precision("16-mixed"), "true is 16-mixed")
@@ -46,14 +46,14 @@ void add_precision_rows(config::Table<TrainerConfig>& table) {
   table.group("amp", &T::amp, "Loss scaling under 16-mixed.");
   table.add("channels_last", &T::channels_last, "Images as channels-last in memory; auto: for tasks that support it.")
       .effect(Effect::Numerics)
-      .tunable();
+      .tuned_by("channels_last");
   table
       .add("intra_op_threads", &T::intra_op_threads,
            "Threads inside operators; auto: the cores this process may use at the first start, then kept in the "
            "checkpoint.")
       .at_least(1)
       .effect(Effect::Numerics)
-      .tunable();
+      .tuned_by("threads");
   table.add("deterministic", &T::deterministic, "Only kernels that give the same bits every time.")
       .effect(Effect::Numerics);
   table.add("benchmark", &T::benchmark, "Let cuDNN choose algorithms by timing them; nothing on CPU.")
@@ -77,8 +77,10 @@ void add_length_rows(config::Table<TrainerConfig>& table) {
       .unit("micro-iterations")
       .range(1, kMostSteps)
       .alias(".runner.max_iters", {}, "counts micro-iterations");
-  table.add("max_time", &T::max_time,
-            "Stop with a checkpoint after this much time, e.g. 4h or 00:04:00:00 (DD:HH:MM:SS).");
+  table
+      .add("max_time", &T::max_time,
+           "Stop with a checkpoint after this much time, e.g. 4h or 00:04:00:00 (DD:HH:MM:SS).")
+      .same_run();
   table.add("limit_train_batches", &T::limit_train_batches, "Batches of an epoch, as a number or a share.");
   table.add("limit_val_batches", &T::limit_val_batches, "Batches of a validation, as a number or a share.")
       .effect(Effect::Nothing);
@@ -94,7 +96,7 @@ void add_cadence_rows(config::Table<TrainerConfig>& table) {
       .add("val_check_interval", &T::val_check_interval,
            "Validate after so many batches (a whole number, before accumulation) or after this share of an epoch (1.0 "
            "= once per epoch).")
-      .tunable()
+      .tuned_by("validation")
       .alias(".evaluation.interval", {}, "counts micro-iterations (by_epoch: false)");
   table
       .add("check_val_every_n_epoch", &T::check_val_every_n_epoch,
@@ -108,19 +110,18 @@ void add_cadence_rows(config::Table<TrainerConfig>& table) {
   table.add("log_every_n_steps", &T::log_every_n_steps, "Write metrics every so many optimiser steps.")
       .unit("steps")
       .at_least(1)
-      .tunable()
+      .tuned_by("log")
+      .same_run()
       .flag("log_every_n_steps")
       .alias(".log_config.interval")
       .alias(".logging_steps");
-  table.add("enable_progress_bar", &T::enable_progress_bar, "A live line on a terminal, plain lines elsewhere.");
+  table.add("enable_progress_bar", &T::enable_progress_bar, "A live line on a terminal, plain lines elsewhere.")
+      .same_run();
   table
       .add("enable_model_summary", &T::enable_model_summary,
            "Print the model's modules and parameter counts at the start.")
+      .same_run()
       .flag("enable_model_summary");
-  table.add("enable_checkpointing", &T::enable_checkpointing,
-            "Lightning's own checkpoints; NeMo sets it false because exp_manager saves. redline saves when "
-            "exp_manager.create_checkpoint_callback "
-            "says so.");
   table
       .add("detect_anomaly", &T::detect_anomaly,
            "Autograd's anomaly mode: slow, names the operation whose backward gave NaN.")
@@ -129,7 +130,8 @@ void add_cadence_rows(config::Table<TrainerConfig>& table) {
   table
       .add("drift_ratio", &T::drift_ratio,
            "Say so when steps become slower than this many times the run's own start; 0: never.")
-      .at_least(0);
+      .at_least(0)
+      .same_run();
 }
 
 void add_step_rows(config::Table<TrainerConfig>& table) {
@@ -140,7 +142,7 @@ void add_step_rows(config::Table<TrainerConfig>& table) {
            "number of items.")
       .range(1, kMostBatches)
       .effect(Effect::Optimisation)
-      .tunable()
+      .tuned_by("accumulation")
       .flag("accumulate_grad_batches")
       .alias(".gradient_accumulation_steps")
       .alias(".runner.accumulative_counts")
@@ -162,6 +164,7 @@ void add_step_rows(config::Table<TrainerConfig>& table) {
       .add("memory_limit", &T::memory_limit,
            "Most tensor memory, e.g. 8GiB; null: what the container or machine has, less a reserve for loader buffers "
            "and library scratch.")
+      .same_run()
       .flag("memory_limit");
 }
 
@@ -219,6 +222,8 @@ config::Table<TrainerConfig> TrainerConfig::fields() {
   add_cadence_rows(table);
   table.accept("logger", {"false", "true", "null"},
                "redline writes its own record; exp_manager decides about TensorBoard and CSV");
+  table.accept("enable_checkpointing", {"true", "false"},
+               "exp_manager.create_checkpoint_callback says whether checkpoints are saved");
   table.accept("callbacks", {"null", "[]"}, "there are no Python callbacks");
   table.accept("profiler", {"null"}, "use `redline doctor` or --trace");
   table.accept("default_root_dir", {"null"}, "exp_manager.exp_dir or --run-dir names the run directory");
@@ -261,6 +266,19 @@ void TrainerConfig::check_and_derive() {
   if (precision.is_auto()) precision.set(amp.loss_scale ? "16-mixed" : "32-true");
   read_precision(precision.value());
   devices.set(parse_devices(devices.value_or("auto")));
+}
+
+std::string TrainerConfig::rows_for_ranks() const {
+  const StrategyConfig plain;
+  std::vector<std::string> rows;
+  if (sync_batchnorm) rows.push_back("trainer.sync_batchnorm");
+  if (strategy.gradient_as_bucket_view != plain.gradient_as_bucket_view)
+    rows.push_back("trainer.strategy.gradient_as_bucket_view");
+  if (strategy.static_graph != plain.static_graph) rows.push_back("trainer.strategy.static_graph");
+  if (strategy.find_unused_parameters != plain.find_unused_parameters)
+    rows.push_back("trainer.strategy.find_unused_parameters");
+  if (strategy.bucket_cap_mb != plain.bucket_cap_mb) rows.push_back("trainer.strategy.bucket_cap_mb");
+  return join(rows, ", ");
 }
 
 Precision read_precision(const std::string& text) {

@@ -41,7 +41,7 @@ struct TrainerConfig {
               val_check_interval = "1.0";
   std::optional<int64_t> check_val_every_n_epoch = 1;
   int64_t num_sanity_val_steps = 0, log_every_n_steps = 50;
-  bool enable_progress_bar = true, enable_model_summary = false, enable_checkpointing = true, detect_anomaly = false;
+  bool enable_progress_bar = true, enable_model_summary = false, detect_anomaly = false;
   bool sync_batchnorm = false, benchmark = false, deterministic = true;
   bool fast_dev_run = false;
   config::Auto<bool> channels_last;
@@ -54,6 +54,8 @@ struct TrainerConfig {
   // Checks what single rows cannot (both strategies of stopping, max_steps 0, unknown precision) and turns fast_dev_run
   // and max_iters into what they mean.
   void check_and_derive();
+  // Options that were changed and mean something with several ranks only, for one sentence; empty when there are none.
+  std::string rows_for_ranks() const;
 };
 
 // parse_precision(), or a ConfigError that says what is supported.

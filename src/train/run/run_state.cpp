@@ -8,7 +8,7 @@
 #include "core/file_ops.h"
 #include "core/log.h"
 #include "core/strings.h"
-#include "measure/json_lines.h"
+#include "measure/record_lines.h"
 #include "train/checkpoint/generation.h"
 
 namespace redline::train {

@@ -1,0 +1,54 @@
+// A job as the rules see it: the switches its option rows declare, their values, and what its task says about itself.
+// Doctor and tuner judge by the same view.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "config/describe.h"
+
+namespace redline::doctor {
+
+struct JobView {
+  std::string task;
+  std::vector<config::SearchDimension> switches;  // every option that may be tuned, from the rows
+  std::set<std::string> pinned;                   // options typed by the user: kept
+  bool has_cuda = false;
+
+  // From the switches (read_switches).
+  int64_t batch_size = 1, micro_batch_size = 1, accumulate = 1;
+  std::string precision = "32-true";
+  int workers = 0, threads = 1, prefetch = 2, num_buckets = 1;
+  bool buckets = false, dynamic_padding = true, tarred = false, fast_decode = false, pin_memory = false;
+  std::string cache = "none";
+  int64_t log_every_n_steps = 50, monitor_every = 0;
+  std::optional<int64_t> val_check_batches, save_every_steps;
+
+  // From the task.
+  bool batch_statistics = false, supports_channels_last = false, channels_last = false, computes_padding = true;
+  bool ragged = true, images = false;
+
+  // Other values that move along with a batch (tune/search/companions.h), or bound what is worth trying.
+  bool bounded_by_length = false;
+  int64_t max_steps = -1, max_iters = 0, max_epochs = -1;
+  std::optional<int64_t> warmup_steps, schedule_steps, constant_steps, save_every_batches;
+  std::optional<int64_t> limit_train_batches;  // of an epoch, as a count
+  std::string optimizer = "adamw", scale_lr = "none";
+  int64_t samples = 0, steps_per_epoch = 0;  // of an epoch; 0: not known
+
+  int64_t effective_batch() const { return batch_size * accumulate; }
+  // The switch that a rule moves; null where the job has none.
+  const config::SearchDimension* switch_of(const std::string& rule) const;
+  // Its path; empty where there is none.
+  std::string path(const std::string& rule) const;
+};
+
+// Whether doctor/rules has a rule of that name. A row that names another is a mistake of ours.
+bool is_rule(const std::string& name);
+
+// The members above, from the switches' values. Throws InternalError when a row names a rule that is not there.
+void read_switches(JobView& job);
+
+}  // namespace redline::doctor

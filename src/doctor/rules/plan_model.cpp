@@ -1,0 +1,111 @@
+#include "doctor/plan_model.h"
+
+#include <algorithm>
+
+#include "core/strings.h"
+
+namespace redline::doctor {
+
+using measure::Phase;
+
+namespace {
+
+constexpr const char* kPrecision = "trainer.precision";
+
+}  // namespace
+
+PlanShapeOf assumed_plan(const JobView& job, const Observation& seen) {
+  constexpr double kLeftByBuckets = 0.3;  // of the padding
+  const std::string batch = job.path("batch"), micro = job.path("micro_batch"), accumulate = job.path("accumulation"),
+                    bucketing = job.path("bucketing");
+  return [=, &job, &seen](const Setting& setting) -> std::optional<PlanShape> {
+    const auto number = [&](const std::string& path, int64_t now) {
+      const auto found = setting.find(path);
+      return found == setting.end() ? now : parse_int(found->second).value_or(now);
+    };
+    const auto rows = static_cast<double>(number(batch, job.batch_size) * number(accumulate, job.accumulate));
+    const auto piece = static_cast<double>(
+        std::max<int64_t>(1, number(micro, std::min(job.micro_batch_size, number(batch, job.batch_size)))));
+    const auto buckets = setting.find(bucketing);
+    const bool on = buckets == setting.end() ? job.buckets : buckets->second == "true";
+    const double padding = seen.padding_share * (on && !job.buckets ? kLeftByBuckets : 1.0);
+    return PlanShape{padding, std::max(1.0, rows / piece), rows};
+  };
+}
+
+PlanModel::PlanModel(const Observation& seen, PlanShapeOf plan_shape)
+    : seen_(seen), plan_shape_(std::move(plan_shape)) {
+  compute_ = seen.phase(Phase::Forward).seconds_per_step + seen.phase(Phase::Backward).seconds_per_step;
+  per_step_ = seen.phase(Phase::Optimiser).seconds_per_step + seen.phase(Phase::Log).seconds_per_step +
+              seen.phase(Phase::Monitor).seconds_per_step;
+  if (plan_shape_) reference_ = plan_shape_({});
+  anchor();
+}
+
+// The fitted costs give way to what was raced.
+void PlanModel::anchor() {
+  const Calibration& races = seen_.calibration;
+  if (!reference_ || !races.larger) return;
+  const auto raced = [&](const Setting& setting, double ratio) -> std::optional<SampleCost> {
+    const auto shape = plan_shape_(setting);
+    if (!shape) return std::nullopt;
+    return sample_cost(*shape, seen_.step_seconds / seen_samples() / ratio - around_compute(shape->samples_per_step));
+  };
+  const auto larger = raced(races.larger->setting, races.larger->ratio);
+  const auto bucketed =
+      races.bucketed ? raced(races.bucketed->setting, races.larger->ratio * races.bucketed->ratio) : std::nullopt;
+  if (larger) anchor_pieces(sample_cost(*reference_, compute_ / seen_samples()), *larger, bucketed, seen_.pieces);
+  if (!larger || !races.precise) return;
+  const double pieces = larger->pieces * seen_.pieces.piece_seconds;
+  const auto precise = raced(races.precise->setting, races.larger->ratio * races.precise->ratio);
+  if (!precise || larger->seconds <= pieces) return;
+  precision_ = races.precise->setting.at(kPrecision);
+  const double items = precise->seconds - pieces - larger->pieces * races.cast_seconds;
+  precision_cost_ = {races.cast_seconds, std::clamp(items / (larger->seconds - pieces), 0.05, 20.0)};
+}
+
+bool PlanModel::knows_precision(const std::string& precision) const {
+  return !precision_.empty() && precision == precision_;
+}
+
+PlanModel::PrecisionCost PlanModel::precision_cost(const Setting& setting) const {
+  const auto found = setting.find(kPrecision);
+  return found != setting.end() && knows_precision(found->second) ? precision_cost_ : PrecisionCost{};
+}
+
+double PlanModel::seen_samples() const { return std::max(1e-9, seen_.samples_per_step); }
+
+// Seconds of a sample outside forward and backward when a step has `samples`: the optimiser, the log and the monitor
+// come once per step, all else with each sample (validations and checkpoints too: with_companions sees to that).
+double PlanModel::around_compute(double samples) const {
+  return std::max(0.0, seen_.step_seconds - compute_ - per_step_) / seen_samples() + per_step_ / std::max(1.0, samples);
+}
+
+SampleCost PlanModel::sample_cost(const PlanShape& shape, double seconds) const {
+  const double padded = seen_.pieces.items_per_sample / std::max(0.05, 1 - shape.padding_share);
+  return {shape.micro_batches_per_step / std::max(1.0, shape.samples_per_step), seen_.pieces.items_per_sample,
+          padded - seen_.pieces.items_per_sample, seconds};
+}
+
+double PlanModel::fitted_compute(const PlanShape& shape, const PrecisionCost& precision) const {
+  const SampleCost cost = sample_cost(shape, 0);
+  return cost.pieces * (seen_.pieces.piece_seconds + precision.piece_seconds) +
+         precision.item_factor * (cost.items * seen_.pieces.item_seconds + cost.padding * seen_.pieces.padding_seconds);
+}
+
+// Both plans by the same fit: where that is off, most of it cancels.
+double PlanModel::gain(const Setting& setting) const {
+  if (const auto known = known_.find(setting); known != known_.end()) return known->second;
+  const auto shape = reference_ ? plan_shape_(setting) : std::nullopt;
+  const double reference = reference_ ? fitted_compute(*reference_, {}) : 0;
+  double gain = 0;
+  if (shape && reference > 0) {
+    const double factor = std::clamp(fitted_compute(*shape, precision_cost(setting)) / reference, 0.05, 20.0);
+    gain = seen_.step_seconds / seen_samples() /
+               (around_compute(shape->samples_per_step) + factor * compute_ / seen_samples()) -
+           1;
+  }
+  return known_[setting] = gain;
+}
+
+}  // namespace redline::doctor

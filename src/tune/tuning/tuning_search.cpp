@@ -1,0 +1,148 @@
+// From what was observed to a winner: races that calibrate the predictions, candidates, the search.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/strings.h"
+#include "tune/search/companions.h"
+#include "tune/tuning/tuning.h"
+
+namespace redline::tune {
+
+namespace {
+
+constexpr double kLeastSearchShare = 0.3;   // of the budget
+constexpr double kMostProofShare = 0.35;    // of the budget: a switch whose proof takes longer is not tried
+constexpr double kCalibrationShare = 0.35;  // by then the predictions are made
+constexpr int kLeastCalibrationBlocks = 2, kMostCalibrationBlocks = 4;
+
+}  // namespace
+
+std::optional<double> Tuning::calibrating_blocks(const Setting& a, const Setting& b) {
+  std::vector<double> before, after;
+  // All four settings that calibrate shall have their turn, each with a warm-up as long as two blocks.
+  const double time = kCalibrationShare * request_.budget_seconds / 4;
+  const int most = std::clamp(static_cast<int>(time / (4 * pool_->turn_seconds())) - 2, kLeastCalibrationBlocks,
+                              kMostCalibrationBlocks);
+  // Where not even the least fits, nothing would be learned for the time.
+  const double turn =
+      std::max(pool_->turn_seconds(), seen_.bare_step_seconds() * std::max(samples_factor(a), samples_factor(b)));
+  const double until = kCalibrationShare * request_.budget_seconds;
+  if (spent() + 4 * (kLeastCalibrationBlocks + 1) * turn > until) return std::nullopt;
+  for (int block = 0; block < most && spent() < until; ++block) {
+    const TrialPool::Block result = run_block(a, b, block);
+    if (!result.a || !result.b) return std::nullopt;
+    before.push_back(*result.a);
+    after.push_back(*result.b);
+  }
+  if (after.size() < 2) return std::nullopt;
+  return measure::compare_blocks(before, after).ratio;
+}
+
+// A few settings are raced before anything is predicted, since the reference alone does not say what larger pieces,
+// their padding and other threads do.
+void Tuning::calibrate() {
+  doctor::Calibration& races = seen_.calibration;
+  if (const auto larger = larger_pieces(view_))
+    if (const auto ratio = calibrating_blocks({}, *larger)) {
+      races.larger = {*larger, *ratio};
+      if (const auto bucketed = in_buckets(view_, request_.allow, *larger))
+        if (const auto gain = calibrating_blocks(*larger, *bucketed)) races.bucketed = {*bucketed, *gain};
+      if (const auto precision = other_precision(view_, jobs_.machine, request_.allow)) {
+        const Setting precise = combine(*larger, *precision);
+        if (const auto gain = calibrating_blocks(*larger, precise)) {
+          races.precise = {precise, *gain};
+          races.cast_seconds = casts_added(view_, *precision) * cast_seconds_;
+        }
+      }
+    }
+  if (const auto threads = other_threads(view_, jobs_.machine))
+    if (const auto ratio = calibrating_blocks({}, {{kThreadsPath, std::to_string(*threads)}})) {
+      const double step = seen_.step_seconds, wait = seen_.phase(measure::Phase::Wait).seconds_per_step;
+      races.parallel_share = doctor::parallel_share(step, step / *ratio, wait, view_.threads, *threads);
+    }
+}
+
+// How many of the reference's steps hold the samples of one step under a setting.
+double Tuning::samples_factor(const Setting& setting) const {
+  return static_cast<double>(step_batch(view_, setting).samples()) / static_cast<double>(view_.effective_batch());
+}
+
+std::vector<Candidate> Tuning::candidates() const {
+  std::vector<Candidate> all =
+      make_candidates(view_, seen_, jobs_.machine, request_.allow, *plans_, request_.cadence_share);
+  // What could not be proved within the budget is not worth a race.
+  for (Candidate& c : all) {
+    if (!c.not_tried.empty() || proved_step_by_step(c)) continue;
+    const double seconds = curve_proof_seconds(c.values);
+    if (seconds <= kMostProofShare * request_.budget_seconds) continue;
+    c.over_budget = true;
+    c.not_tried = fmt::format("its proof alone takes about {}, too long for a budget of {}", format_seconds(seconds),
+                              format_seconds(request_.budget_seconds));
+  }
+  if (!jobs_.source.file) return all;
+  for (const std::string& name : config::preset_names(*jobs_.source.file)) {
+    if (jobs_.source.preset == name) continue;
+    Candidate preset{
+        "preset " + name, {{kPresetKey, name}}, 0, 1e9, config::Effect::Model, "preset", "preset", "-", name};
+    preset.ledger_only = preset.late = true;
+    all.push_back(std::move(preset));
+  }
+  return all;
+}
+
+void Tuning::search() {
+  calibrate();
+  plans_.emplace(seen_, [&](const Setting& setting) {
+    const QuietLog quiet;
+    return plan_shape(jobs_, *task_, setting);
+  });
+  SearchOptions options;
+  const double budget = request_.budget_seconds, step = seen_.bare_step_seconds();
+  std::vector<Candidate> all = candidates();
+  double proof = std::max(kProofShare * budget, kExactProofRuns * 4 * step);
+  for (const Candidate& c : all)
+    if (c.not_tried.empty() && !c.ledger_only && !proved_step_by_step(c))
+      proof = std::max(proof, curve_proof_seconds(c.values));
+  const double largest = largest_batch_seconds();
+  options.budget_seconds = std::max(kLeastSearchShare * budget, budget - proof - confirm_seconds() - largest);
+  options.full_ledger = request_.full_ledger;
+  options.plan_gain = [this](const Setting& setting) { return plans_->gain(setting); };
+  search_ = std::make_unique<Search>(std::move(all), options);
+  if (!killed_.empty()) search_->fail(killed_, kKilled);
+  const auto count = std::count_if(search_->entries().begin(), search_->entries().end(),
+                                   [](const Entry& e) { return e.state == EntryState::Untried; });
+  say(fmt::format("The reference runs at {:.1f} samples/s; {} switches are worth a trial.",
+                  seen_.samples_per_step / seen_.bare_step_seconds(), count));
+  std::string reason;
+  while (const auto pairing = search_->next(spent())) {
+    if (pairing->reason != reason) say(fmt::format("[{:.0f} s] {}", spent(), reason = pairing->reason));
+    const TrialPool::Block block = run_block(pairing->a, pairing->b, pairing->block);
+    best_ = search_->best();
+    stop_if_asked();
+    search_->report(block.a, block.b, block.failure);
+  }
+  choose(search_->members());
+  if (search_->out_of_budget()) {
+    std::string note = fmt::format("The budget ended first: what was not tried could gain up to {:+.0f} % more",
+                                   100 * search_->untested_gain());
+    if (const auto unknown = search_->unknown(); !unknown.empty())
+      note += fmt::format(", and nothing is known of {}", join(unknown, ", "));
+    notes_.push_back(note + ".");
+    say(notes_.back());
+  }
+}
+
+void Tuning::choose(std::vector<size_t> members) {
+  members_ = std::move(members);
+  best_.clear();
+  for (const size_t member : members_) best_ = combine(best_, search_->entries()[member].candidate.values);
+}
+
+std::vector<Candidate> Tuning::chosen() const {
+  std::vector<Candidate> all;
+  for (const size_t member : members_) all.push_back(search_->entries()[member].candidate);
+  return all;
+}
+
+}  // namespace redline::tune
