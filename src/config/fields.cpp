@@ -2,6 +2,11 @@
 
 namespace redline::config {
 
+const char* counts_name(Counts counts) {
+  static constexpr const char* kNames[] = {"", "steps", "batches", "samples", "epochs", "s"};
+  return kNames[static_cast<size_t>(counts)];
+}
+
 const char* effect_name(Effect effect) {
   switch (effect) {
     case Effect::Nothing:

@@ -29,6 +29,11 @@ namespace redline::config {
 enum class Effect { Nothing, Numerics, Order, Optimisation, Model };
 const char* effect_name(Effect effect);
 
+// What a number counts in. When a step gets more samples, what counts steps or batches is divided, so that it still
+// means the same samples (tune/search/companions.h).
+enum class Counts { Nothing, Steps, Batches, Samples, Epochs, Seconds };
+const char* counts_name(Counts counts);  // "", "steps", "batches", ...
+
 // A value that may be left to the program. `auto` exists only in the request: resolve() must set every Auto before it
 // is read.
 template <class T>
@@ -70,7 +75,9 @@ struct Row {
   bool tunable = false;
   std::vector<std::string> tried;  // what a tuner moves it to; none: its other choices, or what its rule finds
   std::string rule;                // of doctor/rules, which finds and predicts its candidates; none: each is raced
-  bool same_run = false;           // a resumed run may change it and is still the same run
+  Counts counts = Counts::Nothing;
+  bool cadence = false;   // of what is counted only how often something is looked at or written: may be rounded
+  bool same_run = false;  // a resumed run may change it and is still the same run
   std::vector<Alias> aliases;
   // Bare flag that means this row even when other sections have a row of the same name ("batch_size" is
   // `--batch_size`).
@@ -130,6 +137,15 @@ class RowBuilder {
   RowBuilder& tuned_by(std::string rule, std::vector<std::string> values = {}) {
     row_->rule = std::move(rule);
     return tunable(std::move(values));
+  }
+  RowBuilder& counts(Counts what) {
+    row_->counts = what;
+    if (row_->unit.empty()) row_->unit = counts_name(what);
+    return *this;
+  }
+  RowBuilder& cadence(Counts what) {
+    row_->cadence = true;
+    return counts(what);
   }
   RowBuilder& same_run() {
     row_->same_run = true;

@@ -33,9 +33,17 @@ struct JobView {
   // Other values that move along with a batch (tune/search/companions.h), or bound what is worth trying.
   bool bounded_by_length = false;
   int64_t max_steps = -1, max_iters = 0, max_epochs = -1;
-  std::optional<int64_t> warmup_steps, schedule_steps, constant_steps, save_every_batches;
-  std::optional<int64_t> limit_train_batches;  // of an epoch, as a count
+  // Options that count steps or batches, from the rows.
+  struct Counted {
+    std::string path;
+    config::Counts counts = config::Counts::Steps;
+    int64_t value = 0;
+    bool cadence = false;  // may be rounded
+  };
+  std::vector<Counted> counted;
+  std::vector<std::string> bound_to_batch;  // options that no other batch can keep the meaning of (TaskConfig)
   std::string optimizer = "adamw", scale_lr = "none";
+  double min_lr = 0, ema_decay = 0;          // 0: none
   int64_t samples = 0, steps_per_epoch = 0;  // of an epoch; 0: not known
 
   int64_t effective_batch() const { return batch_size * accumulate; }

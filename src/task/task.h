@@ -126,6 +126,9 @@ class TaskConfig {
   // After resolve(). Not val_loss when the loss changes its meaning over training (a KL term that grows): its values
   // are then no measure of progress.
   virtual std::string monitor_metric() const { return "val_loss"; }
+  // Options in force that count optimiser steps in a way that no other batch can keep the meaning of: a tuner then
+  // leaves the batch alone and names them.
+  virtual std::vector<std::string> bound_to_batch() const { return {}; }
   // Draws initial weights from `seed` alone.
   virtual std::unique_ptr<Task> build(uint64_t seed) const = 0;
 };

@@ -56,6 +56,7 @@ class Job {
   std::string request_hash() const;
   uint64_t seed() const { return static_cast<uint64_t>(root_.seed); }
 
+  std::vector<std::string> bound_to_batch() const { return task_config_->bound_to_batch(); }
   std::string monitor_metric() const { return task_config_->monitor_metric(); }
 
   // Weights drawn from the seed; moved to the device and memory format of the run.

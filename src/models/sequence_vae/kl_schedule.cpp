@@ -14,14 +14,14 @@ config::Table<KlScheduleConfig> KlScheduleConfig::fields() {
   table.add("weight", &KlScheduleConfig::weight, "Full weight of the KL term (beta).").at_least(0.0);
   table.add("start", &KlScheduleConfig::start, "linear: share of the full weight at the first step.").range(0.0, 1.0);
   table.add("warm_up_steps", &KlScheduleConfig::warm_up_steps, "linear: steps until the full weight.")
-      .unit("steps")
+      .counts(config::Counts::Steps)
       .at_least(1);
   table.add("num_cycles", &KlScheduleConfig::num_cycles, "cyclical: how often the weight rises from zero.").at_least(1);
   table.add("ratio", &KlScheduleConfig::ratio, "cyclical: share of a cycle in which the weight rises.").range(0.0, 1.0);
   table
       .add("total_steps", &KlScheduleConfig::total_steps,
            "cyclical: steps of all cycles together; later it stays full.")
-      .unit("steps")
+      .counts(config::Counts::Steps)
       .at_least(1);
   return table;
 }

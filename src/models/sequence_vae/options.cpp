@@ -64,17 +64,17 @@ config::Table<MonitorOptions> MonitorOptions::fields() {
       .effect(Effect::Nothing);
   t.add("update_frequency", &MonitorOptions::update_frequency,
         "Steps between two looks; auto: 100, or 200 with fast_detection.")
-      .unit("steps")
+      .cadence(config::Counts::Steps)
       .at_least(1)
       .effect(Effect::Nothing)
       .tuned_by("monitor");
   t.add("plot_frequency", &MonitorOptions::plot_frequency,
         "Steps between two pictures; auto: 1,000, or 2,000 with fast_detection.")
-      .unit("steps")
+      .cadence(config::Counts::Steps)
       .at_least(1)
       .effect(Effect::Nothing);
   t.add("window_size", &MonitorOptions::window_size, "Latest batches whose posteriors a look takes together.")
-      .unit("batches")
+      .cadence(config::Counts::Batches)
       .at_least(1);
   t.add("verbose", &MonitorOptions::verbose, "A log line at every look.");
   t.add("mutual_information_samples", &MonitorOptions::mutual_information_samples,

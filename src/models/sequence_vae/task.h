@@ -73,6 +73,7 @@ class SequenceVaeConfig : public task::TaskConfig {
   void add_sections(config::Schema& schema) override { schema.section("model", options_); }
   void resolve(const MachineFacts& machine) override;
   std::string monitor_metric() const override;
+  std::vector<std::string> bound_to_batch() const override;
   std::unique_ptr<task::Task> build(uint64_t seed) const override;
   Options& options() { return options_; }
 

@@ -57,6 +57,12 @@ void SequenceVaeConfig::resolve(const MachineFacts&) {
 }
 
 // While the KL term's weight grows, the loss rises although the model gets better.
+// Encoder and decoder take steps in turn: with fewer of them for the same samples neither count keeps its meaning.
+std::vector<std::string> SequenceVaeConfig::bound_to_batch() const {
+  if (options_.aggressive.enabled) return {"model.aggressive.enabled"};
+  return {};
+}
+
 std::string SequenceVaeConfig::monitor_metric() const {
   return options_.kl_schedule.kind == "constant" ? "val_loss" : "val_negative_elbo";
 }

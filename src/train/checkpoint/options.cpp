@@ -9,7 +9,7 @@ config::Table<CheckpointConfig> CheckpointConfig::fields() {
   table
       .add("every_n_train_steps", &T::every_n_train_steps,
            "Save after this many optimiser steps; null: see train_time_interval and overhead_limit.")
-      .unit("steps")
+      .cadence(config::Counts::Steps)
       .at_least(1)
       .tuned_by("checkpoint")
       .alias(".save_steps");
@@ -17,6 +17,7 @@ config::Table<CheckpointConfig> CheckpointConfig::fields() {
       .add("every_n_micro_iterations", &T::every_n_micro_iterations,
            "The same, counted in micro-iterations as mmcv does; divided by the accumulation.")
       .unit("micro-iterations")
+      .cadence(config::Counts::Batches)
       .at_least(1)
       .alias(".checkpoint_config.interval", {}, "counts micro-iterations (by_epoch: false)");
   table.add("every_n_epochs", &T::every_n_epochs, "Save at the end of every n-th epoch.").unit("epochs").at_least(1);

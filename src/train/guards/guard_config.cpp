@@ -16,14 +16,14 @@ config::Table<GuardConfig> GuardConfig::fields() {
            "When even fp32 is not finite: stop (exit 5, after a checkpoint of the last good state) or skip.")
       .choices({"stop", "skip"});
   table.add("clean_steps", &T::clean_steps, "Steps in the safer precision before the fast one is tried again.")
-      .unit("steps")
+      .cadence(config::Counts::Steps)
       .at_least(1);
   table
       .add("give_up_after", &T::give_up_after,
            "Failures of the fast precision close together, after which the safer one stays.")
       .at_least(1);
   table.add("max_skipped_steps", &T::max_skipped_steps, "Skipped steps in a row, after which the run stops.")
-      .unit("steps")
+      .cadence(config::Counts::Steps)
       .at_least(1);
   table.add("out_of_memory", &T::out_of_memory,
             "On out of memory run the step again in smaller pieces, keeping the effective batch; false: exit 6.");
@@ -33,7 +33,7 @@ config::Table<GuardConfig> GuardConfig::fields() {
   table
       .add("snapshot_every_n_steps", &T::snapshot_every_n_steps,
            "How often that copy is made; null: as often as snapshot_overhead allows; 0: never.")
-      .unit("steps")
+      .cadence(config::Counts::Steps)
       .at_least(0);
   table.add("snapshot_overhead", &T::snapshot_overhead, "Share of the time that copying may cost.").range(0.0001, 1.0);
   return table;

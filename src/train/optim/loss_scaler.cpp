@@ -21,7 +21,9 @@ config::Table<AmpConfig> AmpConfig::fields() {
   table.add("init_scale", &T::init_scale, "Dynamic scale at the start.").above(0);
   table.add("growth_factor", &T::growth_factor, "Grows by this after growth_interval clean steps.").above(1);
   table.add("backoff_factor", &T::backoff_factor, "Shrinks by this on overflow.").above(0).below(1);
-  table.add("growth_interval", &T::growth_interval, "Clean steps before the scale grows.").unit("steps").at_least(1);
+  table.add("growth_interval", &T::growth_interval, "Clean steps before the scale grows.")
+      .cadence(config::Counts::Steps)
+      .at_least(1);
   return table;
 }
 

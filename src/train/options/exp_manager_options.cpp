@@ -28,7 +28,7 @@ config::Table<ExpManagerConfig> ExpManagerConfig::fields() {
   table
       .add("histograms_every_n_steps", &T::histograms_every_n_steps,
            "Write TensorBoard histograms of all weights at log steps that are multiples of this; 0: never.")
-      .unit("steps")
+      .cadence(config::Counts::Steps)
       .at_least(0);
   table.add("create_csv_logger", &T::create_csv_logger, "Write metrics.csv.").effect(Effect::Nothing);
   table.add("create_checkpoint_callback", &T::create_checkpoint_callback, "Save checkpoints.").effect(Effect::Nothing);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "core/error.h"
 #include "core/strings.h"
 
@@ -70,15 +72,20 @@ config::Table<SchedConfig> SchedConfig::fields() {
       .alias(".lr_config.policy");
   table.add("d_model", &T::d_model, "Noam: the rate is lr d_model^-0.5 min(s^-0.5, s warmup^-1.5).").at_least(1);
   table.add("warmup_steps", &T::warmup_steps, "Linear warm-up, in optimiser steps (poly: micro-iterations).")
+      .counts(config::Counts::Steps)
       .at_least(0)
       .alias(".lr_config.warmup_iters", {}, "micro-iterations");
   table.add("warmup_ratio", &T::warmup_ratio, "The same as a share of the run.").range(0, 1);
   table.add("warmup_epochs", &T::warmup_epochs, "The same in epochs.")
-      .unit("epochs")
+      .counts(config::Counts::Epochs)
       .at_least(0)
       .alias(".warmup_epochs");
-  table.add("max_steps", &T::max_steps, "Length of the schedule; null: the run's.").at_least(1);
-  table.add("constant_steps", &T::constant_steps, "CosineAnnealing: steps at min_lr at the end.").at_least(0);
+  table.add("max_steps", &T::max_steps, "Length of the schedule; null: the run's.")
+      .counts(config::Counts::Steps)
+      .at_least(1);
+  table.add("constant_steps", &T::constant_steps, "CosineAnnealing: steps at min_lr at the end.")
+      .counts(config::Counts::Steps)
+      .at_least(0);
   table.add("constant_ratio", &T::constant_ratio, "The same as a share of the run.").range(0, 1);
   table.add("min_lr", &T::min_lr, "Where annealing ends.").at_least(0).alias(".lr_config.min_lr");
   table.add("power", &T::power, "poly: (1 - it/max)^power.").at_least(0).alias(".lr_config.power");
@@ -126,7 +133,11 @@ config::Table<OptimConfig> OptimConfig::fields() {
   table.add("custom_keys", &T::custom_keys, "Name part: {lr_mult, decay_mult}; the longest part that fits applies.")
       .effect(Effect::Optimisation)
       .alias(".optimizer.paramwise_cfg.custom_keys");
-  table.add("scale_lr", &T::scale_lr, "Scale lr with the effective batch relative to base_batch_size.")
+  table
+      .add("scale_lr", &T::scale_lr,
+           "The rate at the same samples grows with the effective batch over base_batch_size, or with its root. Noam, "
+           "which falls "
+           "with the root of the steps, holds the root already.")
       .choices({"none", "linear", "sqrt"})
       .effect(Effect::Optimisation);
   table.add("base_batch_size", &T::base_batch_size, "The effective batch that lr was chosen for.")
@@ -172,14 +183,19 @@ ParameterRules OptimConfig::rules() const {
   return result;
 }
 
+bool counts_micro_iterations(const SchedConfig& sched) { return parse_schedule_kind(sched.name) == ScheduleKind::Poly; }
+
 Schedule make_schedule(const OptimConfig& config, const RunLength& run, std::vector<std::string>* notes) {
   Schedule s;
   s.base_lr = config.lr;
-  if (config.scale_lr != "none")
+  if (config.sched) s.kind = parse_schedule_kind(config.sched->name);
+  if (config.scale_lr != "none") {
     s.base_lr *= learning_rate_scale(config.scale_lr, run.effective_batch, *config.base_batch_size);
+    // Fewer steps for the same samples are a larger rate already.
+    if (s.kind == ScheduleKind::Noam) s.base_lr /= std::sqrt(run.effective_batch / *config.base_batch_size);
+  }
   if (!config.sched) return s;
   const SchedConfig& sched = *config.sched;
-  s.kind = parse_schedule_kind(sched.name);
   s.min_lr = sched.min_lr;
   s.power = sched.power;
   s.warmup_start_factor = sched.warmup_start_factor;

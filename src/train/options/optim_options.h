@@ -12,6 +12,9 @@
 
 namespace redline::train {
 
+// Whether the schedule's own counts are mmcv's micro-iterations instead of optimiser steps.
+bool counts_micro_iterations(const SchedConfig& sched);
+
 // What the schedule needs to know about the run.
 struct RunLength {
   int64_t max_steps = -1;  // optimiser steps; -1 = unknown

@@ -10,6 +10,7 @@ namespace redline::train {
 
 namespace {
 
+using config::Counts;
 using config::Effect;
 using config::Node;
 
@@ -63,25 +64,27 @@ void add_precision_rows(config::Table<TrainerConfig>& table) {
 void add_length_rows(config::Table<TrainerConfig>& table) {
   using T = TrainerConfig;
   table.add("max_epochs", &T::max_epochs, "Stop after so many epochs; -1: no limit.")
-      .unit("epochs")
+      .counts(Counts::Epochs)
       .range(-1, kMostEpochs)
       .alias(".epochs")
       .alias(".num_train_epochs");
   table.add("max_steps", &T::max_steps, "Stop after so many optimiser steps; -1: no limit.")
-      .unit("steps")
+      .counts(Counts::Steps)
       .range(-1, kMostSteps)
       .flag("max_steps");
   table
       .add("max_iters", &T::max_iters,
            "Stop after so many micro-iterations (mmcv's count); divided by the accumulation, it replaces max_steps.")
       .unit("micro-iterations")
+      .counts(Counts::Batches)
       .range(1, kMostSteps)
       .alias(".runner.max_iters", {}, "counts micro-iterations");
   table
       .add("max_time", &T::max_time,
            "Stop with a checkpoint after this much time, e.g. 4h or 00:04:00:00 (DD:HH:MM:SS).")
       .same_run();
-  table.add("limit_train_batches", &T::limit_train_batches, "Batches of an epoch, as a number or a share.");
+  table.add("limit_train_batches", &T::limit_train_batches, "Batches of an epoch, as a number or a share.")
+      .counts(Counts::Batches);
   table.add("limit_val_batches", &T::limit_val_batches, "Batches of a validation, as a number or a share.")
       .effect(Effect::Nothing);
   table.add("limit_test_batches", &T::limit_test_batches,
@@ -97,6 +100,7 @@ void add_cadence_rows(config::Table<TrainerConfig>& table) {
            "Validate after so many batches (a whole number, before accumulation) or after this share of an epoch (1.0 "
            "= once per epoch).")
       .tuned_by("validation")
+      .cadence(Counts::Batches)
       .alias(".evaluation.interval", {}, "counts micro-iterations (by_epoch: false)");
   table
       .add("check_val_every_n_epoch", &T::check_val_every_n_epoch,
@@ -108,7 +112,7 @@ void add_cadence_rows(config::Table<TrainerConfig>& table) {
            "Validation batches run before training, to fail early; -1: all.")
       .at_least(-1);
   table.add("log_every_n_steps", &T::log_every_n_steps, "Write metrics every so many optimiser steps.")
-      .unit("steps")
+      .cadence(Counts::Steps)
       .at_least(1)
       .tuned_by("log")
       .same_run()

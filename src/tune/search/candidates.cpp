@@ -69,6 +69,8 @@ std::vector<Candidate> make_candidates(const JobView& job, const doctor::Observa
     if (!c.not_tried.empty()) continue;
     if (const std::string word = allow.missing(c.consent); !word.empty())
       c.not_tried = fmt::format("it changes {}; --allow {} lets it be tried", what_changes(c.consent), word);
+    else if (const auto stuck = stuck_companions(job, c.values); !stuck.empty())
+      c.not_tried = fmt::format("{} cannot follow another batch", join(stuck, ", "));
     else if (const auto typed = typed_companions(job, c.values); !typed.empty())
       c.not_tried = fmt::format("it would change {}, which was typed and is kept", join(typed, ", "));
   }

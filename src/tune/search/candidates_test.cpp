@@ -23,7 +23,7 @@ JobView speech_job(std::map<std::string, std::string> values = {}) {
   job.batch_statistics = true;
   job.samples = 1000;
   job.max_steps = 400;
-  job.warmup_steps = 200;
+  job.counted = {{"model.optim.sched.warmup_steps", config::Counts::Steps, 200, false}};
   return job;
 }
 

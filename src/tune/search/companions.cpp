@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/strings.h"
+
 namespace redline::tune {
 
 namespace {
@@ -18,34 +20,62 @@ StepBatch step_batch(const JobView& job, const Setting& setting) {
   return {number_in(setting, kBatchPath, job.batch_size), number_in(setting, kAccumulatePath, job.accumulate)};
 }
 
-Setting with_companions(const JobView& job, const Setting& setting) {
+namespace {
+
+// How many of the reference's steps and batches one of the setting's stands for.
+struct Growth {
+  double step = 1, batch = 1;
+  double of(config::Counts counts) const { return counts == config::Counts::Steps ? step : batch; }
+};
+
+Growth growth_of(const JobView& job, const Setting& setting) {
   const StepBatch then = step_batch(job, setting);
-  const double steps = static_cast<double>(job.effective_batch()) / static_cast<double>(then.samples());
-  const double batches = static_cast<double>(job.batch_size) / static_cast<double>(then.batch);
+  return {static_cast<double>(then.samples()) / static_cast<double>(job.effective_batch()),
+          static_cast<double>(then.batch) / static_cast<double>(job.batch_size)};
+}
+
+// A count of the reference in the setting's own steps or batches.
+int64_t rounded(double count, double growth) { return std::max<int64_t>(1, std::llround(count / growth)); }
+
+// A whole number of larger steps may miss what a count meant by this share.
+constexpr double kMostRounding = 0.1;
+
+}  // namespace
+
+Setting with_companions(const JobView& job, const Setting& setting) {
+  const Growth growth = growth_of(job, setting);
   Setting values = setting;
-  // A count of the job, or of the setting where that has one, times `factor`.
-  const auto scale = [&](const char* path, std::optional<int64_t> count, double factor) {
-    if (setting.count(path) != 0) count = number_in(setting, path, 1);
-    if (!count || *count <= 0 || factor == 1.0) return;
-    values[path] = std::to_string(std::max<int64_t>(1, std::llround(static_cast<double>(*count) * factor)));
-  };
-  const auto positive = [](int64_t count) { return count > 0 ? std::optional(count) : std::nullopt; };
-  scale(kValidationPath, job.val_check_batches, batches);
-  scale("trainer.max_iters", positive(job.max_iters), batches);
-  scale("trainer.limit_train_batches", job.limit_train_batches, batches);
-  scale(kSavePath, job.save_every_steps, steps);
-  scale("exp_manager.checkpoint_callback_params.every_n_micro_iterations", job.save_every_batches, batches);
-  if (job.max_iters == 0) scale("trainer.max_steps", positive(job.max_steps), steps);
-  scale("model.optim.sched.warmup_steps", job.warmup_steps, steps);
-  scale("model.optim.sched.max_steps", job.schedule_steps, steps);
-  scale("model.optim.sched.constant_steps", job.constant_steps, steps);
-  if (steps != 1.0 && job.scale_lr == "none") {
-    // Adam's step does not grow with the gradient, so its rate goes with the root (Malladi et al. 2022); SGD's with the
-    // batch (Goyal et al. 2017).
-    values["model.optim.scale_lr"] = job.optimizer == "sgd" ? "linear" : "sqrt";
+  for (const JobView::Counted& option : job.counted) {
+    const double by = growth.of(option.counts);
+    if (by == 1.0) continue;
+    values[option.path] =
+        std::to_string(rounded(static_cast<double>(number_in(setting, option.path.c_str(), option.value)), by));
+  }
+  if (growth.step == 1.0) return values;
+  // Adam's step does not grow with the gradient, so its rate goes with the root (Malladi et al. 2022); SGD's with the
+  // batch (Goyal et al. 2017).
+  const bool linear = job.optimizer == "sgd";
+  if (job.scale_lr == "none") {
+    values["model.optim.scale_lr"] = linear ? "linear" : "sqrt";
     values["model.optim.base_batch_size"] = std::to_string(job.effective_batch());
   }
+  const double rate = linear || job.scale_lr == "linear" ? growth.step : std::sqrt(growth.step);
+  if (job.min_lr > 0) values["model.optim.sched.min_lr"] = format_double(job.min_lr * rate);
+  // An average over the same samples.
+  if (job.ema_decay > 0) values["exp_manager.ema.decay"] = format_double(std::pow(job.ema_decay, growth.step));
   return values;
+}
+
+std::vector<std::string> stuck_companions(const JobView& job, const Setting& setting) {
+  const Growth growth = growth_of(job, setting);
+  std::vector<std::string> stuck;
+  if (growth.step != 1.0) stuck = job.bound_to_batch;
+  for (const JobView::Counted& option : job.counted) {
+    const double exact = static_cast<double>(option.value) / growth.of(option.counts);
+    if (!option.cadence && std::abs(static_cast<double>(rounded(exact, 1)) / exact - 1) > kMostRounding)
+      stuck.push_back(option.path);
+  }
+  return stuck;
 }
 
 std::vector<std::string> typed_companions(const JobView& job, const Setting& setting) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/strings.h"
 #include "data/build_loader.h"
 #include "data/step_split.h"
 
@@ -18,6 +19,28 @@ config::RequestSource JobSource::with(const Setting& setting) const {
   }
   return changed;
 }
+
+namespace {
+
+// Whole numbers of rows that count steps or batches; a share of an epoch needs no scaling.
+std::vector<JobView::Counted> counted_options(const train::Job& job) {
+  using config::Counts;
+  const bool poly = job.optim().sched && train::counts_micro_iterations(*job.optim().sched);
+  std::vector<JobView::Counted> counted;
+  for (const config::ResolvedValue& value : job.resolved().values()) {
+    if (value.row == nullptr || !value.value.is_scalar()) continue;
+    Counts counts = value.row->counts;
+    if (counts != Counts::Steps && counts != Counts::Batches) continue;
+    if (starts_with(value.path, "model.validation_ds") || starts_with(value.path, "model.test_ds")) continue;
+    if (poly && starts_with(value.path, "model.optim.sched.")) counts = Counts::Batches;
+    if (value.path == "trainer.max_steps" && job.trainer().max_iters) continue;  // follows from max_iters
+    const auto number = parse_int(value.value.text());
+    if (number && *number > 0) counted.push_back({value.path, counts, *number, value.row->cadence});
+  }
+  return counted;
+}
+
+}  // namespace
 
 JobView view_job(const train::Job& job, task::Task& task) {
   JobView view;
@@ -37,16 +60,12 @@ JobView view_job(const train::Job& job, task::Task& task) {
   view.max_steps = trainer.max_steps;
   view.max_iters = trainer.max_iters.value_or(0);
   view.max_epochs = trainer.max_epochs;
-  if (job.optim().sched) {
-    view.warmup_steps = job.optim().sched->warmup_steps;
-    view.schedule_steps = job.optim().sched->max_steps;
-    view.constant_steps = job.optim().sched->constant_steps;
-  }
+  view.counted = counted_options(job);
+  view.bound_to_batch = job.bound_to_batch();
+  if (job.optim().sched) view.min_lr = job.optim().sched->min_lr;
+  if (job.exp_manager().ema.enable) view.ema_decay = job.exp_manager().ema.decay;
   view.optimizer = job.optim().name;
   view.scale_lr = job.optim().scale_lr;
-  view.save_every_batches = job.exp_manager().checkpoint_callback_params.every_n_micro_iterations;
-  view.limit_train_batches =
-      train::parse_count_or_share(trainer.limit_train_batches, "trainer.limit_train_batches").count;
   for (const config::ResolvedValue& value : job.resolved().values())
     if (value.origin.kind == config::OriginKind::Flag) view.pinned.insert(value.path);
   return view;
