@@ -36,6 +36,13 @@ torch::Tensor to_tensor(const Array& array) {
                                                          c10::scalarTypeToTypeMeta(scalar_type(array.dtype())));
   if (array.shape().size() != 1 || array.shape()[0] != 0)
     tensor.unsafeGetTensorImpl()->set_sizes_contiguous(array.shape());
+  if (array.channels_last()) {
+    const size_t rank = array.shape().size();
+    const int64_t channels = array.shape()[rank - 3], width = array.shape()[rank - 1];
+    Shape strides = tensor.strides().vec();
+    strides[rank - 3] = 1, strides[rank - 2] = width * channels, strides[rank - 1] = channels;
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(array.shape(), strides);
+  }
   return tensor;
 }
 

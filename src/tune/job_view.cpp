@@ -4,7 +4,6 @@
 
 #include "core/error.h"
 #include "data/build_loader.h"
-#include "data/step_split.h"
 
 namespace redline::tune {
 
@@ -39,8 +38,8 @@ JobView view_job(const train::Job& job, task::Task& task) {
   view.buckets = data.use_bucketing.value();
   view.num_buckets = data.num_buckets;
   view.dynamic_padding = data.use_dynamic_padding;
-  view.ragged = task.source_kind() != "images";
-  view.images = task.source_kind() == "images";
+  view.ragged = task.kind()->longest(data).has_value();
+  view.images = task.kind()->decodes_pictures();
   view.tarred = data.is_tarred;
   view.fast_decode = data.decode == "fast";
   view.cache = data.cache;
@@ -101,8 +100,7 @@ std::optional<PlanShape> plan_shape(const JobSource& jobs, const task::Task& tas
   try {
     const Planned p = plan_job(jobs, task, setting);
     const auto plan = p.planner->epoch(0);
-    const data::SplitSettings split =
-        data::split_settings(p.job->train_ds(), p.needs, p.planner->settings(), p.needs.collate);
+    const data::SplitSettings split = data::split_settings(p.job->train_ds(), p.needs, p.planner->settings());
     const double cut = p.planner->settings().cut_length;
     const auto length = [&](int64_t sample) { return std::min(cut, p.data.source->length(sample)); };
     const int64_t steps = std::min(kMostSteps, plan->num_steps());

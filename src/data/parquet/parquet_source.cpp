@@ -272,7 +272,7 @@ std::string ParquetSource::name(int64_t index) const { return impl_->row_name(in
 const std::vector<ParquetSource::Column>& ParquetSource::columns() const { return impl_->columns; }
 int64_t ParquetSource::num_row_groups() const { return static_cast<int64_t>(impl_->files.row_groups().size()); }
 
-uint64_t ParquetSource::decoded_bytes() const {
+uint64_t ParquetSource::table_bytes() const {
   uint64_t bytes = 0;
   for (const auto& group : impl_->files.row_groups())
     bytes += impl_->files.decoded_bytes(group, impl_->options.widen_integers);

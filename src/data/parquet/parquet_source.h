@@ -54,8 +54,7 @@ class ParquetSource : public Source, public BatchReader {
   };
   const std::vector<Column>& columns() const;
   int64_t num_row_groups() const;
-  // Bytes of the whole table when decoded (from the footers): decides whether a full shuffle fits the buffer.
-  uint64_t decoded_bytes() const;
+  uint64_t table_bytes() const override;  // from the footers
   struct CacheStats {
     int64_t hits = 0, misses = 0;
     uint64_t bytes = 0;

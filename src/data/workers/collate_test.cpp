@@ -1,9 +1,9 @@
-#include "data/collate.h"
+#include "data/workers/collate.h"
 
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "data/workers/engine_testing.h"
+#include "data/testing/engine.h"
 
 namespace redline::data {
 namespace {
