@@ -43,7 +43,7 @@ std::vector<task::Batch> validation_rows(const train::Job& job, const task::Task
   while (static_cast<int64_t>(rows.size()) < num) {
     const auto batch = loader->next();
     if (!batch) break;
-    const task::Batch all = train::to_task_batch(*batch, nullptr, false);
+    const task::Batch all = train::to_task_batch(*batch, nullptr);
     for (int64_t b = 0; b < all.size() && static_cast<int64_t>(rows.size()) < num; ++b)
       rows.push_back(train::narrow_batch(all, task.schema(), b, 1));
   }

@@ -113,9 +113,9 @@ TEST(DatasetConfig, RefusesContradictions) {
   EXPECT_NE(config_refusal(base + "batch_duration: 60\nbatch_tokens: 5"), "");
   EXPECT_NE(config_refusal(base + "use_dynamic_padding: false"), "");
   EXPECT_EQ(config_refusal(base + "use_dynamic_padding: false\nmax_duration: 20"), "");
-  EXPECT_NE(
-      config_refusal(base + "is_concat: true\nconcat_sampling_technique: random\nconcat_sampling_probabilities: [0.5, 0.2]"),
-      "");
+  EXPECT_NE(config_refusal(
+                base + "is_concat: true\nconcat_sampling_technique: random\nconcat_sampling_probabilities: [0.5, 0.2]"),
+            "");
   EXPECT_NE(config_refusal(base + "image_scale: [0.5]"), "");
   EXPECT_NE(config_refusal(base + "image_std: [0, 1, 1]"), "");
   EXPECT_NE(config_refusal(base + "batch_augmentor: {min_r_noise: 30}"), "");

@@ -4,8 +4,8 @@
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "measure/json_lines.h"
 #include "measure/detail/steps_file.h"
+#include "measure/json_lines.h"
 #include "measure/tune_card.h"
 #include "target.h"
 

@@ -8,9 +8,9 @@
 #include "data/codecs/audio_writer.h"
 #include "data/codecs/image.h"
 #include "data/codecs/image_writer.h"
-#include "data/tar_index.h"
-#include "data/tar/tar_writer.h"
 #include "data/images/web_dataset_source.h"
+#include "data/tar/tar_writer.h"
+#include "data/tar_index.h"
 #include "target.h"
 
 namespace redline::fuzz {

@@ -45,7 +45,7 @@ class ParquetSource : public Source, public BatchReader {
   bool can_collate(const CollateSpec& spec) const override;
   std::vector<BadRow> read_batch(std::span<const int64_t> indices, const BatchPlan& plan, Batch& batch,
                                  measure::StageClock::Slot& slot) const override;
-  void prefetch(std::span<const int64_t> indices) const override;
+  void prefetch(std::span<const int64_t> indices) const;  // decodes what these rows need, in the calling thread
 
   struct Column {
     std::string name;

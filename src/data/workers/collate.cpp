@@ -28,27 +28,6 @@ void fill_value(void* begin, size_t count, double value) {
   std::fill_n(static_cast<T*>(begin), count, static_cast<T>(value));
 }
 
-void fill(void* begin, size_t count, Dtype dtype, double value) {
-  if (value == 0.0) {
-    std::memset(begin, 0, count * dtype_size(dtype));
-    return;
-  }
-  switch (dtype) {
-    case Dtype::F32:
-      return fill_value<float>(begin, count, value);
-    case Dtype::F64:
-      return fill_value<double>(begin, count, value);
-    case Dtype::I32:
-      return fill_value<int32_t>(begin, count, value);
-    case Dtype::I64:
-      return fill_value<int64_t>(begin, count, value);
-    case Dtype::U8:
-      return fill_value<uint8_t>(begin, count, value);
-    case Dtype::Bool:
-      return fill_value<bool>(begin, count, value);
-  }
-}
-
 // The field's array in every row, or empty when the field is optional and no row has it.
 std::vector<const Array*> gather(std::span<const Sample* const> rows, const CollateField& field) {
   std::vector<const Array*> arrays;
@@ -154,7 +133,7 @@ Array stack(const std::vector<const Array*>& arrays, const CollateField& field, 
       continue;
     }
     if (bytes > 0) std::memcpy(out, array->data(), bytes);
-    if (bytes < row_bytes) fill(out + bytes, (row_bytes - bytes) / size, first.dtype(), field.pad_value);
+    if (bytes < row_bytes) fill_padding(out + bytes, (row_bytes - bytes) / size, first.dtype(), field.pad_value);
     out += row_bytes;
   }
   return result;
@@ -168,6 +147,27 @@ Array lengths_of(const std::vector<const Array*>& arrays, ArrayAllocator& alloca
 }
 
 }  // namespace
+
+void fill_padding(void* begin, size_t count, Dtype dtype, double value) {
+  if (value == 0.0) {
+    std::memset(begin, 0, count * dtype_size(dtype));
+    return;
+  }
+  switch (dtype) {
+    case Dtype::F32:
+      return fill_value<float>(begin, count, value);
+    case Dtype::F64:
+      return fill_value<double>(begin, count, value);
+    case Dtype::I32:
+      return fill_value<int32_t>(begin, count, value);
+    case Dtype::I64:
+      return fill_value<int64_t>(begin, count, value);
+    case Dtype::U8:
+      return fill_value<uint8_t>(begin, count, value);
+    case Dtype::Bool:
+      return fill_value<bool>(begin, count, value);
+  }
+}
 
 ArrayAllocator& heap_arrays() {
   static HeapArrays heap;

@@ -46,7 +46,6 @@ LoopSettings make_loop_settings(const Job& job, const task::Task& task, const da
   LoopSettings s;
   s.seed = job.seed();
   s.device = job.device();
-  s.channels_last = job.channels_last(task);
   s.detect_anomaly = t.detect_anomaly;
   s.scaler = t.amp.settings(job.precision() == Precision::Fp16Mixed);
   s.precision = t.guards.settings(job.precision());

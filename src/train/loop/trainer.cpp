@@ -59,7 +59,7 @@ Trainer::Trainer(const Parts& parts, LoopSettings settings)
       scaler_(settings_.scaler),
       precision_(settings_.precision),
       compute_(parts.task, settings_.device, clock_),
-      feed_(parts.train, parts.stream, settings_.channels_last, clock_),
+      feed_(parts.train, parts.stream, clock_),
       drift_(settings_.drift_ratio > 0 ? settings_.drift_ratio : 1e9) {
   std::vector<std::string> unused;
   optimizer_ = std::make_unique<Optimizer>(
@@ -237,9 +237,8 @@ void Trainer::log_step(const StepOutcome& outcome, const CadencePosition& positi
 void Trainer::validate_now() {
   const PhaseScope scope(clock_, Phase::Validate);
   const int64_t begin = now_ns();
-  ValidationSettings settings{
-      settings_.seed,          precision_.precision(),      settings_.device,
-      settings_.channels_last, settings_.limit_val_batches, [] { return StopFlag::requested(); }};
+  ValidationSettings settings{settings_.seed, precision_.precision(), settings_.device, settings_.limit_val_batches,
+                              [] { return StopFlag::requested(); }};
   const bool averaged = ema_ && !settings_.ema->validate_original_weights;
   if (averaged) ema_->swap();
   ValidationResult result;
@@ -469,9 +468,7 @@ FitResult Trainer::fit() {
   take_snapshot_if_due();
   if (settings_.sanity_batches != 0 && state_.step == 0 && parts_.validation != nullptr) {
     ValidationSettings sanity{
-        settings_.seed, precision_.precision(), settings_.device, settings_.channels_last, {}, [] {
-          return StopFlag::requested();
-        }};
+        settings_.seed, precision_.precision(), settings_.device, {}, [] { return StopFlag::requested(); }};
     if (settings_.sanity_batches > 0) sanity.limit_batches.count = settings_.sanity_batches;
     validate(parts_.task, *parts_.validation, sanity, validation_memory_, parts_.stream);
   }

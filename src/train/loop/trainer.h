@@ -45,7 +45,7 @@ struct EmaSettings {
 struct LoopSettings {
   uint64_t seed = 0;
   torch::Device device = torch::kCPU;
-  bool channels_last = false, detect_anomaly = false;
+  bool detect_anomaly = false;
 
   LossScalerSettings scaler;
   PrecisionGuardSettings precision;  // the requested precision is in here
