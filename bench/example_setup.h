@@ -8,8 +8,8 @@
 
 #include "device/machine.h"
 #include "train/run/run_observer.h"
-#include "train/training_run.h"
 #include "train/testing/example_task.h"
+#include "train/training_run.h"
 
 namespace redline::bench {
 

@@ -3,9 +3,9 @@
 #include <numeric>
 #include <utility>
 
+#include "data/audio/resample.h"
 #include "data/codecs/audio.h"
 #include "data/codecs/audio_writer.h"
-#include "data/audio/resample.h"
 #include "target.h"
 
 namespace redline::fuzz {

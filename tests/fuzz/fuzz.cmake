@@ -27,9 +27,9 @@ endforeach()
 set(FUZZ_CORE_LESS "")
 set(FUZZ_CONFIG_LESS "^describe")
 set(FUZZ_MEASURE_LESS "(^|/)(csv|progress|protobuf|tfevents|trace)\\.cpp")
-string(CONCAT FUZZ_DATA_LESS "(^|/)(array|bad_samples|collate|concat|disk_cache|feature_cache|image_transforms|audio_transforms|job|length_buckets|"
-  "loader|memory_source|multi_speaker|name_ranges|open_data|ordered_loader|plan|sample_chain|sequence|shard_writer|shuffle|step_split|stream_copy|"
-  "synth|dataset_)[a-z_]*\\.cpp|image_ops")
+string(CONCAT FUZZ_DATA_LESS "(^|/)(array|bad_samples|concat|disk_cache|feature_cache|image_transforms|audio_transforms|length_buckets|"
+  "loader|memory_source|name_ranges|ordered_loader|plan|sample_chain|sequence|shard_writer|shuffle|step_split|"
+  "stretch|worker_queue|kind|audio_kind|audio_options|image_kind|image_options|table_kind|clip_bank|synth|dataset_)[a-z_]*\\.cpp|image_ops")
 set(FUZZ_TRAIN files/safetensors_header.cpp files/safetensors_header_text.cpp checkpoint/block_reader.cpp checkpoint/manifest.cpp loop/loop_state.cpp)
 list(TRANSFORM FUZZ_TRAIN PREPEND "${CMAKE_SOURCE_DIR}/src/train/")
 file(GLOB FUZZ_OWN "${CMAKE_CURRENT_LIST_DIR}/*.cpp")

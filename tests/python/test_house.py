@@ -107,6 +107,51 @@ def test_room_table_of_the_architecture_is_the_checked_one():
         assert re.findall(r"\w+", table[room]) == (allowed.split() or []) or table[room].strip() == "-", room
 
 
+def batch_path(text):
+    """The numbered files of ARCHITECTURE.md: number, file under src, function, number of its caller or ''."""
+    return re.findall(r"^(\d+)\. `([\w/.]+)` `(\w+)`(?: \(from (\d+)\))?:", text, re.M)
+
+
+def problems_of_the_path(entries):
+    text = {file: re.sub(r"//.*", "", (ROOT / "src" / file).read_text()) if (ROOT / "src" / file).is_file() else None for _, file, _, _ in entries}
+    files = {number: file for number, file, _, _ in entries}
+    for place, (number, file, function, caller) in enumerate(entries, 1):
+        if int(number) != place:
+            yield f"{number} stands in place {place}"
+        if text[file] is None:
+            yield f"{file} does not exist"
+        elif not re.search(rf"^\S.*\b{function}\(", text[file], re.M):
+            yield f"{file} does not define {function}"
+        if caller and (int(caller) >= place or not re.search(rf"\b{function}\b", text[files[caller]] or "")):
+            yield f"{files.get(caller)} does not call {function} of {file}"
+
+
+def test_the_life_of_a_batch_is_the_one_in_the_code():
+    entries = batch_path((ROOT / "ARCHITECTURE.md").read_text())
+    assert len(entries) >= 21
+    assert list(problems_of_the_path(entries)) == []
+    # Controls: a file that is gone, a function that lives elsewhere, a caller that does not call.
+    gone = [("1", "data/gone.cpp", "open", "")]
+    elsewhere = [("1", "data/workers/collate.cpp", "split_step", "")]
+    silent = [("1", "data/plan/plan.cpp", "epoch", ""), ("2", "data/workers/collate.cpp", "collate", "1")]
+    for wrong in (gone, elsewhere, silent):
+        assert list(problems_of_the_path(wrong)), wrong
+
+
+def test_no_kind_of_data_is_told_by_its_name():
+    compared = re.compile(r"[!=]= \"(audio|parquet|images|tensors)\"|\bsource_kind\b")
+    assert compared.search('if (kind == "audio")')
+    for path in sources():
+        if not path.name.endswith("_test.cpp"):
+            found = compared.search(re.sub(r"//.*", "", path.read_text()))
+            assert not found, f"{path.relative_to(ROOT)}: {found.group(0)}"
+
+
+def test_a_room_shows_few_files():
+    """What other rooms may include stands on top of `data`; the rest is in folders."""
+    assert len([p for p in (ROOT / "src/data").iterdir() if p.is_file()]) <= 30
+
+
 def test_models_draw_only_from_the_context():
     forbidden = re.compile(r"torch::(dropout|rand\w*|normal|bernoulli|multinomial)\b|at::(dropout|rand\w*|bernoulli)\b|\bDefaultCPUGenerator|nn::Dropout")
     assert forbidden.search("torch::dropout(x)")

@@ -1,4 +1,4 @@
-#include "data/collate.h"
+#include "data/workers/collate.h"
 
 #include <algorithm>
 #include <cstring>
@@ -26,27 +26,6 @@ std::string shape_text(const Array& array) {
 template <class T>
 void fill_value(void* begin, size_t count, double value) {
   std::fill_n(static_cast<T*>(begin), count, static_cast<T>(value));
-}
-
-void fill(void* begin, size_t count, Dtype dtype, double value) {
-  if (value == 0.0) {
-    std::memset(begin, 0, count * dtype_size(dtype));
-    return;
-  }
-  switch (dtype) {
-    case Dtype::F32:
-      return fill_value<float>(begin, count, value);
-    case Dtype::F64:
-      return fill_value<double>(begin, count, value);
-    case Dtype::I32:
-      return fill_value<int32_t>(begin, count, value);
-    case Dtype::I64:
-      return fill_value<int64_t>(begin, count, value);
-    case Dtype::U8:
-      return fill_value<uint8_t>(begin, count, value);
-    case Dtype::Bool:
-      return fill_value<bool>(begin, count, value);
-  }
 }
 
 // The field's array in every row, or empty when the field is optional and no row has it.
@@ -83,13 +62,39 @@ std::vector<const Array*> gather(std::span<const Sample* const> rows, const Coll
   return arrays;
 }
 
+// [C, H, W] pictures one after another, each to [H, W, C].
+template <class T>
+void write_channels_last(const Array& row, std::byte* to) {
+  const size_t rank = row.shape().size(), channels = static_cast<size_t>(row.shape()[rank - 3]),
+               plane = static_cast<size_t>(row.shape()[rank - 2] * row.shape()[rank - 1]);
+  const T* from = static_cast<const T*>(row.data());
+  T* out = reinterpret_cast<T*>(to);
+  for (const T* end = from + row.numel(); from != end; from += channels * plane) {
+    for (size_t pixel = 0; pixel < plane; ++pixel) {
+      for (size_t c = 0; c < channels; ++c) *out++ = from[c * plane + pixel];
+    }
+  }
+}
+
+void write_channels_last(const Array& row, std::byte* to) {
+  switch (dtype_size(row.dtype())) {
+    case 1:
+      return write_channels_last<uint8_t>(row, to);
+    case 4:
+      return write_channels_last<uint32_t>(row, to);
+    default:
+      return write_channels_last<uint64_t>(row, to);
+  }
+}
+
 struct Extent {
   int64_t longest = 0, sum = 0;
 };
 
-// Copies the rows into one array; scalars become [B], others [B, longest, ...].
-Array stack(const std::vector<const Array*>& arrays, const CollateField& field, ArrayAllocator& allocator,
-            Extent& extent) {
+// Copies the rows into one array; scalars become [B], others [B, longest, ...]. Pictures are laid out on the way when
+// asked: here a worker writes every byte anyway.
+Array stack(const std::vector<const Array*>& arrays, const CollateField& field, bool channels_last,
+            ArrayAllocator& allocator, Extent& extent) {
   const Array& first = *arrays[0];
   const int64_t count = static_cast<int64_t>(arrays.size());
   const size_t size = dtype_size(first.dtype());
@@ -111,6 +116,15 @@ Array stack(const std::vector<const Array*>& arrays, const CollateField& field, 
   Array result = allocator.allocate(first.dtype(), shape);
   const size_t row_bytes = result.num_bytes() / arrays.size();
   auto* out = static_cast<std::byte*>(result.data());
+  if (field.picture && channels_last && first.shape().size() >= 3 && first.numel() > 0 &&
+      extent.sum == extent.longest * count) {
+    for (const Array* array : arrays) {
+      write_channels_last(*array, out);
+      out += row_bytes;
+    }
+    result.set_channels_last();
+    return result;
+  }
   for (const Array* array : arrays) {
     const size_t bytes = array->num_bytes();
     if (field.pad_value == 0.0 && row_bytes >= kStreamedRowBytes) {
@@ -119,7 +133,7 @@ Array stack(const std::vector<const Array*>& arrays, const CollateField& field, 
       continue;
     }
     if (bytes > 0) std::memcpy(out, array->data(), bytes);
-    if (bytes < row_bytes) fill(out + bytes, (row_bytes - bytes) / size, first.dtype(), field.pad_value);
+    if (bytes < row_bytes) fill_padding(out + bytes, (row_bytes - bytes) / size, first.dtype(), field.pad_value);
     out += row_bytes;
   }
   return result;
@@ -133,6 +147,27 @@ Array lengths_of(const std::vector<const Array*>& arrays, ArrayAllocator& alloca
 }
 
 }  // namespace
+
+void fill_padding(void* begin, size_t count, Dtype dtype, double value) {
+  if (value == 0.0) {
+    std::memset(begin, 0, count * dtype_size(dtype));
+    return;
+  }
+  switch (dtype) {
+    case Dtype::F32:
+      return fill_value<float>(begin, count, value);
+    case Dtype::F64:
+      return fill_value<double>(begin, count, value);
+    case Dtype::I32:
+      return fill_value<int32_t>(begin, count, value);
+    case Dtype::I64:
+      return fill_value<int64_t>(begin, count, value);
+    case Dtype::U8:
+      return fill_value<uint8_t>(begin, count, value);
+    case Dtype::Bool:
+      return fill_value<bool>(begin, count, value);
+  }
+}
 
 ArrayAllocator& heap_arrays() {
   static HeapArrays heap;
@@ -148,7 +183,7 @@ void collate(std::span<const Sample* const> rows, const CollateSpec& spec, Array
     const std::vector<const Array*> arrays = gather(rows, field);
     if (arrays.empty()) continue;
     Extent extent;
-    batch.fields.emplace_back(field.name, stack(arrays, field, allocator, extent));
+    batch.fields.emplace_back(field.name, stack(arrays, field, spec.channels_last, allocator, extent));
     if (!field.length_name.empty()) batch.fields.emplace_back(field.length_name, lengths_of(arrays, allocator));
     if (field.name == spec.counted_field) {
       batch.items = extent.sum;

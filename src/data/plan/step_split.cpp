@@ -1,6 +1,6 @@
 // Rows are sorted by length before they are cut into micro-batches: that cuts padding and, without batch statistics,
 // changes nothing else. Ranks are dealt neighbours in that order, so that they wait little for each other.
-#include "data/step_split.h"
+#include "data/plan/step_split.h"
 
 #include <numeric>
 

@@ -1,5 +1,5 @@
-// The worker threads and the window of jobs between them and the consumer. Tasks are claimed in plan order and may
-// finish in any; micro-batches are handed over in plan order. A slow sample holds up only its own micro-batch: the
+// The worker threads and the window of stretches between them and the consumer. Chores are claimed in plan order and
+// may finish in any; micro-batches are handed over in plan order. A slow sample holds up only its own micro-batch: the
 // other workers go on to the end of the window, which is bounded by a count of micro-batches and by bytes.
 //
 // Locks: one mutex for claims and waits. A finished micro-batch is published with an atomic flag, so a consumer that
@@ -14,23 +14,18 @@
 #include <thread>
 #include <vector>
 
-#include "data/workers/job.h"
-#include "data/workers/job_runner.h"
+#include "data/workers/stretch.h"
+#include "data/workers/stretch_runner.h"
 #include "measure/stage_clock.h"
 
 namespace redline::data {
 
-class JobQueue {
+class WorkerQueue {
  public:
-  struct Settings {
-    int num_workers = 0;  // 0: tasks run in front(), in the consumer's thread
-    int64_t window = 2;   // micro-batches between the consumer and the furthest worker
-    int64_t max_buffer_bytes = INT64_MAX;
-    std::function<void()> on_worker_start;  // in each worker thread, before its first task
-  };
-  JobQueue(Settings settings, std::shared_ptr<JobMaker> maker, std::shared_ptr<JobRunner> runner,
-           measure::StageClock& clock);
-  ~JobQueue();
+  // Keeps a reference to the settings.
+  WorkerQueue(const LoaderSettings& settings, std::shared_ptr<StretchMaker> maker,
+              std::shared_ptr<StretchRunner> runner, measure::StageClock& clock);
+  ~WorkerQueue();
 
   // Consumer only. The next micro-batch in plan order, complete; waits for it. nullptr when the maker has no more (end
   // of its limit).
@@ -47,46 +42,46 @@ class JobQueue {
   int64_t num_ready() const;  // consumer only: micro-batches complete and not taken
 
  private:
-  struct Task {
-    std::shared_ptr<Job> job;
+  struct Claim {
+    std::shared_ptr<Stretch> stretch;
     uint32_t begin = 0, end = 0;
   };
   void start_workers();
   void work(int worker);
   void work_until_stopped(int worker);
   // With the lock held:
-  bool has_task();
-  bool claim(Task& task);
-  bool may_start(const Job& job, uint32_t task) const;
+  bool has_chore();
+  bool claim(Claim& claimed);
+  bool may_start(const Stretch& stretch, uint32_t chore) const;
   bool may_open() const;
   void open_next(std::unique_lock<std::mutex>& lock);
   void run_inline();
-  void run(const Task& task, measure::StageClock::Slot& slot);
-  uint32_t chunk(const Job& job) const;
+  void run(const Claim& claimed, measure::StageClock::Slot& slot);
+  uint32_t chunk(const Stretch& stretch) const;
 
-  Settings settings_;
-  std::shared_ptr<JobMaker> maker_;
-  std::shared_ptr<JobRunner> runner_;
+  const LoaderSettings& settings_;
+  std::shared_ptr<StretchMaker> maker_;
+  std::shared_ptr<StretchRunner> runner_;
   measure::StageClock& clock_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_, ready_, opened_;
-  std::deque<std::shared_ptr<Job>> jobs_;  // opened and not wholly consumed
-  size_t first_open_ = 0;                  // first of jobs_ with unclaimed tasks
-  uint64_t opened_micros_ = 0;             // since the restart
+  std::deque<std::shared_ptr<Stretch>> stretches_;  // opened and not wholly consumed
+  size_t first_open_ = 0;                           // first of stretches_ with unclaimed chores
+  uint64_t opened_micros_ = 0;                      // since the restart
   bool opening_ = false, exhausted_ = false, stopping_ = false;
   std::exception_ptr maker_error_;
-  std::exception_ptr worker_error_;  // what ended a worker outside of a task; the consumer throws it
+  std::exception_ptr worker_error_;  // what ended a worker outside of a chore; the consumer throws it
   int idle_workers_ = 0;
   std::vector<std::thread> threads_;
 
   std::atomic<uint64_t> consumed_micros_{0};  // since the restart
   std::atomic<bool> consumer_waits_{false};
-  std::atomic<int> idle_hint_{0};    // idle_workers_ without the lock
-  std::atomic<int64_t> task_ns_{0};  // running mean
+  std::atomic<int> idle_hint_{0};     // idle_workers_ without the lock
+  std::atomic<int64_t> chore_ns_{0};  // running mean
 
   // Consumer's own.
-  std::shared_ptr<Job> head_;
+  std::shared_ptr<Stretch> head_;
   size_t head_micro_ = 0;
 };
 

@@ -1,4 +1,4 @@
-#include "data/step_split.h"
+#include "data/plan/step_split.h"
 
 #include <gtest/gtest.h>
 

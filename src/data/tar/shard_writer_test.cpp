@@ -5,10 +5,10 @@
 #include <set>
 
 #include "core/error.h"
-#include "data/audio/audio_testing.h"
 #include "data/audio/manifest_source.h"
 #include "data/audio/tarred_source.h"
 #include "data/images/web_dataset_source.h"
+#include "data/testing/audio_files.h"
 
 namespace redline::data {
 namespace {

@@ -17,6 +17,9 @@ ArrayAllocator& heap_arrays();
 // Throws DataError naming the samples when a field is missing or rows do not fit together.
 void collate(std::span<const Sample* const> rows, const CollateSpec& spec, ArrayAllocator& allocator, Batch& batch);
 
+// `count` elements of `value`, in the array's type.
+void fill_padding(void* begin, size_t count, Dtype dtype, double value);
+
 // Bytes a batch or sample holds (arrays only).
 int64_t num_bytes(const Batch& batch);
 int64_t num_bytes(const Sample& sample);

@@ -1,64 +1,12 @@
-#include "data/audio/multi_speaker_noise.h"
+#include "models/speech_ssl/multi_speaker_noise.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
 #include "core/strings.h"
-#include "data/audio/audio_transforms.h"
+#include "models/speech_ssl/noise.h"
 
-namespace redline::data {
-
-config::Table<MultiSpeakerNoiseConfig> MultiSpeakerNoiseConfig::fields() {
-  using C = MultiSpeakerNoiseConfig;
-  constexpr auto kTrains = config::Effect::Optimisation;
-  config::Table<C> t;
-  t.about("Overlays part of a clip with noise or with other speakers of its batch.");
-  t.target("nemo.collections.asr.modules.ssl_modules.MultiSpeakerNoiseAugmentation");
-  t.target("MultiSpeakerNoiseAugmentation");
-  t.add("prob", &C::prob, "Chance that a clip is overlaid at all.").range(0, 1).effect(kTrains);
-  t.add("noise_ratio", &C::noise_ratio, "Chance that the overlay is noise and not speech.").range(0, 1).effect(kTrains);
-  t.add("min_r_speech", &C::min_r_speech, "Lowest energy ratio of the clip to overlaid speech.")
-      .unit("dB")
-      .effect(kTrains);
-  t.add("max_r_speech", &C::max_r_speech, "Highest energy ratio of the clip to overlaid speech.")
-      .unit("dB")
-      .effect(kTrains);
-  t.add("min_r_noise", &C::min_r_noise, "Lowest energy ratio of the clip to overlaid noise.")
-      .unit("dB")
-      .effect(kTrains);
-  t.add("max_r_noise", &C::max_r_noise, "Highest energy ratio of the clip to overlaid noise.")
-      .unit("dB")
-      .effect(kTrains);
-  t.add("min_mix_rate", &C::min_mix_rate, "Smallest share of the clip that is overlaid.").range(0, 1).effect(kTrains);
-  t.add("max_mix_rate", &C::max_mix_rate, "Largest share of the clip that is overlaid.").range(0, 1).effect(kTrains);
-  t.add("min_num_segments", &C::min_num_segments, "Fewest pieces the overlay comes in.").at_least(1).effect(kTrains);
-  t.add("max_num_segments", &C::max_num_segments, "Most pieces the overlay comes in.").at_least(1).effect(kTrains);
-  t.add("min_num_speakers", &C::min_num_speakers, "Fewest other speakers in an overlay of speech.")
-      .at_least(1)
-      .effect(kTrains);
-  t.add("max_num_speakers", &C::max_num_speakers, "Most other speakers in an overlay of speech.")
-      .at_least(1)
-      .effect(kTrains);
-  t.add("reference_quirks", &C::reference_quirks,
-        "As NeMo does it: a clip that is not overlaid still gets its raw noise clip added, and counts as long as that.")
-      .effect(kTrains);
-  return t;
-}
-
-void MultiSpeakerNoiseConfig::check() const {
-  const auto require = [](double low, double high, const char* name) {
-    if (low > high) {
-      throw ConfigError(std::string("batch_augmentor: min_") + name + " (" + format_double(low) + ") is above max_" +
-                        name + " (" + format_double(high) + ").");
-    }
-  };
-  require(min_r_speech, max_r_speech, "r_speech");
-  require(min_r_noise, max_r_noise, "r_noise");
-  require(min_mix_rate, max_mix_rate, "mix_rate");
-  require(min_num_segments, max_num_segments, "num_segments");
-  require(min_num_speakers, max_num_speakers, "num_speakers");
-}
+namespace redline::models::speech {
 
 std::vector<int64_t> split_evenly_at_random(int64_t total, int parts, KeyedStream& stream) {
   constexpr int64_t kExact = 4096;
@@ -80,16 +28,16 @@ std::vector<int64_t> split_evenly_at_random(int64_t total, int parts, KeyedStrea
 
 namespace {
 
-using Signal = std::span<const float>;
+using Samples = std::span<const float>;
 
 // A piece of overlay: where it goes, and samples [begin, begin + length) of `from`, repeated from its start when it is
 // too short.
 struct Piece {
   int64_t at = 0, length = 0, begin = 0;
-  Signal from;
+  Samples from;
 };
 
-double energy_of(Signal signal) {
+double energy_of(Samples signal) {
   // Eight sums side by side: vectorised, and the same on every machine.
   float sums[8] = {};
   size_t i = 0;
@@ -123,7 +71,7 @@ void place(std::vector<Piece>& pieces, int64_t free, KeyedStream& stream) {
   }
 }
 
-std::vector<Piece> noise_pieces(const std::vector<int64_t>& lengths, Signal noise) {
+std::vector<Piece> noise_pieces(const std::vector<int64_t>& lengths, Samples noise) {
   std::vector<Piece> pieces;
   int64_t begin = 0;
   for (int64_t length : lengths) {
@@ -134,7 +82,7 @@ std::vector<Piece> noise_pieces(const std::vector<int64_t>& lengths, Signal nois
 }
 
 std::vector<Piece> speech_pieces(const std::vector<int64_t>& lengths, int speakers, size_t self,
-                                 std::span<const Array> clean, KeyedStream& stream) {
+                                 std::span<const data::Array> clean, KeyedStream& stream) {
   std::vector<size_t> others;
   for (size_t i = 0; i < clean.size(); ++i) {
     if (i != self && clean[i].numel() > 0) others.push_back(i);
@@ -148,7 +96,7 @@ std::vector<Piece> speech_pieces(const std::vector<int64_t>& lengths, int speake
   std::vector<Piece> pieces;
   size_t speaker = 0;
   for (int64_t length : lengths) {
-    const Signal from = clean[others[speaker]].as<float>();
+    const Samples from = clean[others[speaker]].as<float>();
     const int64_t room = static_cast<int64_t>(from.size()) - length;
     pieces.push_back({0, length, room > 0 ? stream.uniform_int(0, room - 1) : 0, from});
     if (++speaker >= wanted) speaker = static_cast<size_t>(stream.uniform_int(0, static_cast<int64_t>(wanted) - 1));
@@ -158,7 +106,7 @@ std::vector<Piece> speech_pieces(const std::vector<int64_t>& lengths, int speake
 
 }  // namespace
 
-MultiSpeakerNoise::MultiSpeakerNoise(const MultiSpeakerNoiseConfig& config, bool keep_noise)
+MultiSpeakerNoise::MultiSpeakerNoise(const data::MultiSpeakerNoiseConfig& config, bool keep_noise)
     : config_(config), keep_noise_(keep_noise) {
   config_.check();
 }
@@ -182,8 +130,8 @@ struct MultiSpeakerNoise::Mixture {
   float scale = 0.0f;
 };
 
-MultiSpeakerNoise::Mixture MultiSpeakerNoise::draw(std::span<const Array> clean, size_t self, const Array& noise,
-                                                   KeyedStream& stream) const {
+MultiSpeakerNoise::Mixture MultiSpeakerNoise::draw(std::span<const data::Array> clean, size_t self,
+                                                   const data::Array& noise, KeyedStream& stream) const {
   const auto& c = config_;
   const int64_t length = clean[self].numel();
   const double rate = c.min_mix_rate < c.max_mix_rate ? stream.uniform(c.min_mix_rate, c.max_mix_rate) : c.min_mix_rate;
@@ -203,32 +151,33 @@ MultiSpeakerNoise::Mixture MultiSpeakerNoise::draw(std::span<const Array> clean,
   // Both energies are means over the clip's length (the reference counts the zeros around the overlay too), so the
   // length cancels.
   double energy = 0.0;
-  for (const Piece& piece : mixture.pieces) for_each_run(piece, [&](int64_t, Signal run) { energy += energy_of(run); });
+  for (const Piece& piece : mixture.pieces)
+    for_each_run(piece, [&](int64_t, Samples run) { energy += energy_of(run); });
   if (energy > 0.0)
     mixture.scale =
         static_cast<float>(std::sqrt(energy_of(clean[self].as<float>()) / (std::pow(10.0, ratio_db / 10.0) * energy)));
   return mixture;
 }
 
-void MultiSpeakerNoise::leave(Sample& sample, const Array& clean, const DrawKey& key) const {
+void MultiSpeakerNoise::leave(data::Sample& sample, const data::Array& clean, const data::DrawKey& key) const {
   if (!config_.reference_quirks) {
     sample.set("noisy_audio", clean);
-    if (keep_noise_) sample.set("noise", Array::zeros(Dtype::F32, clean.shape()));
+    if (keep_noise_) sample.set("noise", data::Array::zeros(data::Dtype::F32, clean.shape()));
     return;
   }
   AddNoise().apply(sample, key);
   // The reference takes the noise clip's length for the mixture's.
   const int64_t length = std::min(sample.find("noise")->numel(), clean.numel());
-  sample.set("noisy_audio", Array::wrap(Dtype::F32, {length}, sample.find("noisy_audio")->memory()));
+  sample.set("noisy_audio", data::Array::wrap(data::Dtype::F32, {length}, sample.find("noisy_audio")->memory()));
 }
 
-void MultiSpeakerNoise::add(Sample& sample, const Array& clean, const Mixture& mixture) const {
-  Array noisy = Array::empty(Dtype::F32, clean.shape());
-  Array added = keep_noise_ ? Array::zeros(Dtype::F32, clean.shape()) : Array();
+void MultiSpeakerNoise::add(data::Sample& sample, const data::Array& clean, const Mixture& mixture) const {
+  data::Array noisy = data::Array::empty(data::Dtype::F32, clean.shape());
+  data::Array added = keep_noise_ ? data::Array::zeros(data::Dtype::F32, clean.shape()) : data::Array();
   std::copy(clean.as<float>().begin(), clean.as<float>().end(), noisy.as<float>().begin());
   const float scale = mixture.scale;
   for (const Piece& piece : mixture.pieces) {
-    for_each_run(piece, [&](int64_t at, Signal run) {
+    for_each_run(piece, [&](int64_t at, Samples run) {
       float* out = noisy.as<float>().data() + at;
       for (size_t k = 0; k < run.size(); ++k) out[k] += scale * run[k];
       if (!keep_noise_) return;
@@ -240,13 +189,13 @@ void MultiSpeakerNoise::add(Sample& sample, const Array& clean, const Mixture& m
   if (keep_noise_) sample.set("noise", std::move(added));
 }
 
-void MultiSpeakerNoise::apply(std::span<Sample> group, const DrawKey& key) const {
-  std::vector<Array> clean;  // held here, whatever happens to the samples
-  for (const Sample& sample : group) clean.push_back(*sample.find("audio"));
+void MultiSpeakerNoise::apply(std::span<data::Sample> group, const data::DrawKey& key) const {
+  std::vector<data::Array> clean;  // held here, whatever happens to the samples
+  for (const data::Sample& sample : group) clean.push_back(*sample.find("audio"));
   for (size_t i = 0; i < group.size(); ++i) {
-    Sample& sample = group[i];
-    KeyedStream stream(key.seed, key.epoch, static_cast<uint64_t>(sample.id), static_cast<uint64_t>(AudioDraw::Mix));
-    const Array noise = *sample.find("noise");
+    data::Sample& sample = group[i];
+    KeyedStream stream(key.seed, key.epoch, static_cast<uint64_t>(sample.id), static_cast<uint64_t>(NoiseDraw::Mix));
+    const data::Array noise = *sample.find("noise");
     if (stream.uniform() > config_.prob || clean[i].numel() == 0)
       leave(sample, clean[i], key);
     else
@@ -254,4 +203,4 @@ void MultiSpeakerNoise::apply(std::span<Sample> group, const DrawKey& key) const
   }
 }
 
-}  // namespace redline::data
+}  // namespace redline::models::speech

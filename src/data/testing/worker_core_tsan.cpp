@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "data/workers/engine_testing.h"
+#include "data/testing/engine.h"
 
 namespace {
 

@@ -7,9 +7,9 @@
 
 #include "core/hash.h"
 #include "core/philox.h"
-#include "data/collate.h"
 #include "data/memory_source.h"
 #include "data/workers/batch_reader.h"
+#include "data/workers/collate.h"
 #include "data/workers/ordered_loader.h"
 
 namespace redline::data::testing_engine {
@@ -158,10 +158,11 @@ inline std::unique_ptr<OrderedLoader> make_loader(std::shared_ptr<Source> source
   std::vector<std::shared_ptr<const SampleTransform>> transforms;
   if (options.transform != nullptr) transforms.push_back(options.transform);
   if (options.jitter) transforms.push_back(std::make_shared<JitterTransform>());
-  JobRunner::Parts parts;
+  StretchRunner::Parts parts;
   if (options.whole_batches) parts.batch_reader = dynamic_cast<const BatchReader*>(raw);
   parts.chain =
       std::make_shared<SampleChain>(std::move(source), std::move(transforms), options.cache, planner, options.budget);
+  options.loader.split.mixes_groups = options.mix;
   if (options.mix) parts.group_transform = std::make_shared<PartnerMix>();
   parts.collate = numbered_collate();
   return std::make_unique<OrderedLoader>(std::move(options.loader), planner, std::move(parts));

@@ -178,13 +178,7 @@ SynthResult synthesize(const SynthConfig& config, const fs::path& out) {
   if (full.num_validation < 0) full.num_validation = std::max<int64_t>(1, full.num / 10);
   if (full.num_noise < 0) full.num_noise = std::max<int64_t>(1, full.num / 10);
   posix_file_ops().make_directory(out);
-  SynthResult result;
-  if (full.kind == "speech")
-    result = synth::make_speech(full, out);
-  else if (full.kind == "sequences")
-    result = synth::make_sequences(full, out);
-  else
-    result = synth::make_images(full, out);
+  const SynthResult result = synth::maker_of(full).make(full, out);
   write_facts(result, out);
   return result;
 }

@@ -1,9 +1,9 @@
-#include "data/collate.h"
+#include "data/workers/collate.h"
 
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "data/workers/engine_testing.h"
+#include "data/testing/engine.h"
 
 namespace redline::data {
 namespace {
@@ -30,6 +30,33 @@ TEST(Collate, PadsToTheLongestAndGivesLengths) {
   EXPECT_EQ(batch.find("label")->as<int64_t>()[1], 6);
   EXPECT_EQ(batch.items, 5);
   EXPECT_EQ(batch.padded_items, 6);
+}
+
+// Six cameras and their matrices in one sample: only the pictures are laid out, each for itself.
+TEST(Collate, PicturesOfARunThatIsChannelsLast) {
+  std::vector<Sample> samples(2);
+  for (size_t i = 0; i < 2; ++i) {
+    Array cameras = Array::empty(Dtype::F32, {6, 3, 2, 4});
+    std::iota(cameras.as<float>().begin(), cameras.as<float>().end(), static_cast<float>(1000 * i));
+    samples[i].set("cameras", cameras);
+    samples[i].set("matrices", Array::zeros(Dtype::F32, {6, 4, 4}));
+  }
+  CollateSpec spec;
+  spec.fields.push_back({"cameras", 0.0, 1, "", false, true});
+  spec.fields.push_back({"matrices", 0.0, 1, "", false});
+  const Batch plain = collated(samples, spec);
+  EXPECT_FALSE(plain.find("cameras")->channels_last());
+  spec.channels_last = true;
+  const Batch laid_out = collated(samples, spec);
+  const Array& cameras = *laid_out.find("cameras");
+  EXPECT_TRUE(cameras.channels_last());
+  EXPECT_FALSE(laid_out.find("matrices")->channels_last());
+  EXPECT_EQ(cameras.shape(), (Shape{2, 6, 3, 2, 4}));
+  const auto from = plain.find("cameras")->as<float>(), to = cameras.as<float>();
+  for (size_t picture = 0; picture < 12; ++picture)
+    for (size_t c = 0; c < 3; ++c)
+      for (size_t pixel = 0; pixel < 8; ++pixel)
+        ASSERT_EQ(to[picture * 24 + pixel * 3 + c], from[picture * 24 + c * 8 + pixel]);
 }
 
 // Long rows go another way (data/files/stream_copy.h): every byte is where the short way would put it.

@@ -24,13 +24,10 @@ struct SplitSettings {
 
 // What one rank does in one step.
 struct StepSplit {
-  struct Group {
-    uint32_t begin = 0, size = 0;  // in `entries`
-  };
-  std::vector<uint32_t> entries;      // to read, group by group when groups mix, else in the order of micro-batches
-  std::vector<Group> groups;          // only when groups mix
-  std::vector<uint32_t> rows;         // indices into `entries`, micro-batch by micro-batch
-  std::vector<uint32_t> micro_begin;  // into `rows`, one more than micro-batches
+  std::vector<uint32_t> entries;         // to read, group by group when groups mix, else in the order of micro-batches
+  std::vector<EpochPlan::Group> groups;  // of `entries`; only when groups mix
+  std::vector<uint32_t> rows;            // indices into `entries`, micro-batch by micro-batch
+  std::vector<uint32_t> micro_begin;     // into `rows`, one more than micro-batches
 
   size_t num_micro_batches() const { return micro_begin.size() - 1; }
 };
