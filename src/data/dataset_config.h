@@ -14,8 +14,6 @@
 
 namespace redline::data {
 
-inline constexpr const char* kNumWorkers = "num_workers";  // of a data set: its row, for those who name it
-
 struct DatasetConfig {
   // Where samples come from: exactly one of manifest_filepath (audio), path (Parquet, pictures, WebDataset tars) and
   // synth.
