@@ -13,8 +13,6 @@
 
 namespace redline::data {
 
-inline constexpr const char* kNumWorkers = "num_workers";  // of a data set: its row, for those who name it
-
 struct DatasetConfig;
 inline constexpr int kMaxWorkers = 64;
 

@@ -1,6 +1,7 @@
 // The field table of a data set. What each row changes besides speed decides what the tuner may move freely.
 #include "core/error.h"
 #include "data/dataset_config.h"
+#include "data/option_names.h"
 
 namespace redline::data {
 

@@ -176,3 +176,35 @@ def test_only_one_place_removes_folders():
             continue
         found = forbidden.search(re.sub(r"//.*", "", path.read_text()))
         assert not found, f"{path.relative_to(ROOT)}: {found.group(0)}"
+
+
+def unread_rows(files):
+    """Option rows whose member nobody reads: neither outside its table nor beside its declaration."""
+    code = {path: re.sub(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"', "", text) for path, text in files.items()}
+    rows = {member for text in files.values() for _, member in re.findall(r'\badd\(\s*(?:"[^"]+"|k\w+),\s*&(\w+)::(\w+)', text)}
+    reads = {member: 0 for member in rows}
+    for path, text in code.items():
+        for match in re.finditer(r"\b\w+\b", text):
+            if match.group() not in reads or text[max(0, match.start() - 2):match.start()] == "::":
+                continue
+            line = text[text.rfind("\n", 0, match.start()) + 1:match.start()]
+            declares = path.endswith(".h") and "(" not in line and re.match(r"\s*(std::|bool|int|double|config::|\w+ = |\w+(Config|Options) )", line)
+            reads[match.group()] += not declares
+    return sorted(member for member, count in reads.items() if count == 0)
+
+
+def product_files():
+    return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in sources() if "_test" not in p.name and "testing" not in p.parts}
+
+
+def test_every_option_is_read():
+    files = product_files()
+    assert unread_rows(files) == ["pos_emb_max_len"]  # NeMo's name; docs/speech.md says that it limits nothing here
+    files["src/train/x.h"] = "struct X {\n  bool never_looked_at = false;\n};\n"
+    files["src/train/x.cpp"] = 't.add("never_looked_at", &X::never_looked_at, "Nobody reads never_looked_at.");\n'
+    assert "never_looked_at" in unread_rows(files)
+
+
+def test_a_row_is_named_once():
+    named = [path for path, text in product_files().items() if re.search(r'"(?:[a-z_.]+\.)?num_workers(?: x [a-z_]+)?"', text)]
+    assert named == ["src/data/option_names.h"], "its constant: data::kNumWorkers"

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/dataset_config.h"
+#include "data/option_names.h"
 #include "models/speech_ssl/feature_transform.h"
 #include "models/speech_ssl/model.h"
 #include "models/speech_ssl/speech_kind.h"
