@@ -9,7 +9,8 @@ if(NOT REDLINE_CLANG)
   return()
 endif()
 
-set(FUZZ_COMMON -std=c++20 -g1 -O1 -fno-omit-frame-pointer -Wall -Wextra -Werror -D_GLIBCXX_USE_CXX11_ABI=1
+set(FUZZ_LISTS "${CMAKE_CURRENT_LIST_DIR}/ignored.txt" "${CMAKE_CURRENT_LIST_DIR}/unguided.txt")
+set(FUZZ_COMMON -std=c++20 -g1 -O2 -fno-omit-frame-pointer -Wall -Wextra -Werror -D_GLIBCXX_USE_CXX11_ABI=1
   "-DREDLINE_FIXTURES=\"${CMAKE_SOURCE_DIR}/tests/fixtures\"" "-I${CMAKE_SOURCE_DIR}/src" "-I${CMAKE_CURRENT_LIST_DIR}")
 if(REDLINE_HAS_V3)
   list(APPEND FUZZ_COMMON -march=x86-64-v3)
@@ -45,7 +46,7 @@ function(fuzz_batches KIND NAME SIZE)
     list(TRANSFORM some REPLACE "(.+)" "#include \"\\1\"\n" OUTPUT_VARIABLE text)
     string(REPLACE ";" "" text "${text}")
     file(CONFIGURE OUTPUT "${batch}.cpp" CONTENT "${text}" @ONLY)
-    add_custom_command(OUTPUT "${batch}.o" DEPENDS "${batch}.cpp" ${some} DEPFILE "${batch}.d" VERBATIM COMMENT "clang: ${NAME}_${number}"
+    add_custom_command(OUTPUT "${batch}.o" DEPENDS "${batch}.cpp" ${some} ${FUZZ_LISTS} DEPFILE "${batch}.d" VERBATIM COMMENT "clang: ${NAME}_${number}"
       COMMAND ${REDLINE_CCACHE} ${REDLINE_CLANG} ${FUZZ_COMMON} ${FUZZ_FLAGS} -MD -MF "${batch}.d" -MT "${batch}.o" -c "${batch}.cpp" -o "${batch}.o")
     list(APPEND FUZZ_OBJECTS "${batch}.o")
     math(EXPR number "${number} + 1")
@@ -77,7 +78,7 @@ function(fuzz_program PROGRAM)
 endfunction()
 
 fuzz_program(fuzz_readers -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
-  "-fsanitize-ignorelist=${CMAKE_CURRENT_LIST_DIR}/ignored.txt")
+  "-fsanitize-ignorelist=${CMAKE_CURRENT_LIST_DIR}/ignored.txt" "-fsanitize-coverage-ignorelist=${CMAKE_CURRENT_LIST_DIR}/unguided.txt")
 add_custom_target(fuzz ALL DEPENDS "${CMAKE_BINARY_DIR}/fuzz_readers")
 
 # What needs LibTorch, built by `make test-slow`: the rooms as they are, with the readers among them compiled again in front of them.

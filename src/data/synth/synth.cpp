@@ -20,6 +20,7 @@
 #include "core/own_folder.h"
 #include "core/run_threads.h"
 #include "core/strings.h"
+#include "core/time.h"
 #include "data/synth/synth_parts.h"
 
 namespace redline::data {
@@ -156,6 +157,15 @@ class FolderLock {
   int file_ = -1;
 };
 
+void require_free(const fs::path& out) {
+  std::error_code code;
+  for (fs::directory_iterator it(out, code), end; !code && it != end; it.increment(code)) {
+    if (it->path().filename() == kOwnMark || fs::exists(out / kFactsFile)) continue;
+    throw ConfigError("'" + printable(out.string()) +
+                      "' holds files that were not generated; choose another folder, or one that is empty.");
+  }
+}
+
 // A folder of the right name without readable facts: ours is removed, anything else only moved out of the way.
 void put_aside_broken(const fs::path& folder) {
   std::error_code code;
@@ -177,6 +187,7 @@ SynthResult synthesize(const SynthConfig& config, const fs::path& out) {
   SynthConfig full = config;
   if (full.num_validation < 0) full.num_validation = std::max<int64_t>(1, full.num / 10);
   if (full.num_noise < 0) full.num_noise = std::max<int64_t>(1, full.num / 10);
+  require_free(out);
   posix_file_ops().make_directory(out);
   const SynthResult result = synth::maker_of(full).make(full, out);
   write_facts(result, out);
@@ -193,7 +204,9 @@ SynthResult synthesize_cached(const SynthConfig& config, const fs::path& cache_r
   if (read_facts(folder, result)) return result;
   put_aside_broken(folder);
   remove_abandoned_folders(cache_root, folder.filename().string() + kDraft);
-  OwnFolder draft = OwnFolder::create(folder.string() + kDraft + std::to_string(::getpid()));
+  // With the time: in containers many processes have the same number, and one that died may have left this name.
+  OwnFolder draft =
+      OwnFolder::create(folder.string() + kDraft + std::to_string(::getpid()) + "-" + std::to_string(now_ns()));
   synthesize(config, draft.path());
   draft.publish(folder);  // false: another process was faster where locks do not work, and its data is the same
   if (!read_facts(folder, result))

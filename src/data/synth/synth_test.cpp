@@ -1,6 +1,8 @@
 #include "data/synth.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -192,6 +194,45 @@ TEST_F(SynthTest, TheCacheMakesASetOnce) {
   EXPECT_TRUE(fs::exists(synthesize_cached(wanted, folder_).train / "part-00000.parquet"));
   for (const auto& entry : fs::directory_iterator(folder_))
     EXPECT_EQ(entry.path().string().find("draft"), std::string::npos);
+}
+
+// Processes on an empty cache, one of them killed while it generates: the others wait and share one set, and nothing of
+// the dead one stays.
+TEST_F(SynthTest, ProcessesThatStartTogetherShareOneSet) {
+  const SynthConfig wanted = config("speech", 40);
+  const auto start = [&] {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      try {
+        synthesize_cached(wanted, folder_);
+        ::_exit(0);
+      } catch (...) {
+        ::_exit(1);
+      }
+    }
+    return child;
+  };
+  const auto has_draft = [&] {
+    for (const auto& entry : fs::directory_iterator(folder_))
+      if (entry.path().string().find("draft") != std::string::npos) return true;
+    return false;
+  };
+  fs::create_directories(folder_);
+  const pid_t first = start();
+  while (!has_draft() && ::waitpid(first, nullptr, WNOHANG) == 0) ::usleep(100);
+  std::vector<pid_t> others;
+  for (int i = 0; i < 3; ++i) others.push_back(start());
+  ::kill(first, SIGKILL);
+  ::waitpid(first, nullptr, 0);
+  for (const pid_t child : others) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_FALSE(has_draft());
+  const SynthResult shared = synthesize_cached(wanted, folder_);
+  const SynthResult alone = synthesize_cached(wanted, folder_ / "alone");
+  EXPECT_EQ(contents(shared.train.parent_path() / "train"), contents(alone.train.parent_path() / "train"));
 }
 
 TEST_F(SynthTest, ContradictionsAreRefused) {
