@@ -12,12 +12,12 @@
 #include <numeric>
 
 #include "core/philox.h"
+#include "data/audio/resample.h"
 #include "data/codecs/audio.h"
 #include "data/codecs/audio_writer.h"
 #include "data/codecs/image.h"
 #include "data/codecs/image_writer.h"
 #include "data/parquet/parquet_source.h"
-#include "data/audio/resample.h"
 #include "data/synth.h"
 #include "data/synth/synth_voice.h"
 

@@ -8,8 +8,8 @@
 
 #include "device/machine.h"
 #include "train/run/run_observer.h"
-#include "train/training_run.h"
 #include "train/testing/example_task.h"
+#include "train/training_run.h"
 
 namespace redline::bench {
 
@@ -29,9 +29,9 @@ struct Setup {
     writer = std::make_unique<measure::RunWriter>(folder, true, train::metric_table(*task));
     observer = std::make_unique<train::RunObserver>(
         *writer, *task, train::RunObserverSettings{true, true, true, 0, -1, std::nullopt, 0});
-    trainer = std::make_unique<train::Trainer>(
-        train::LoopParts{*task, *loader, nullptr, nullptr, observer.get(), nullptr},
-        train::make_loop_settings(*job, *task, *loader));
+    trainer =
+        std::make_unique<train::Trainer>(train::LoopParts{*task, *loader, nullptr, nullptr, observer.get(), nullptr},
+                                         train::make_loop_settings(*job, *task, *loader));
   }
   task::Registry registry;
   std::unique_ptr<train::Job> job;

@@ -12,8 +12,8 @@
 
 #include "core/file_ops.h"
 #include "core/time.h"
-#include "data/codecs/audio.h"
 #include "data/audio/manifest.h"
+#include "data/codecs/audio.h"
 
 using namespace redline;
 

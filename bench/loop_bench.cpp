@@ -28,7 +28,7 @@ struct BareLoop {
       setup.loader->seek(++epoch, 0);
       batch = setup.loader->next();
     }
-    const task::Batch tensors = train::to_task_batch(*batch, nullptr, false);
+    const task::Batch tensors = train::to_task_batch(*batch, nullptr);
     task::Context context(1, count++, true, tensors.sample_ids);
     const task::Loss loss = setup.task->loss(tensors, context);
     loss.value.backward();

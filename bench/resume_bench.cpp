@@ -7,7 +7,7 @@
 #include "core/philox.h"
 #include "core/time.h"
 #include "data/plan/plan.h"
-#include "data/step_split.h"
+#include "data/plan/step_split.h"
 
 using namespace redline;
 using namespace redline::data;

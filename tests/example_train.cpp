@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "device/machine.h"
-#include "train/training_run.h"
 #include "train/testing/example_task.h"
+#include "train/training_run.h"
 
 namespace redline {
 namespace {

@@ -10,8 +10,8 @@
 #include "device/machine.h"
 #include "models/register.h"
 #include "models/speech_ssl/preprocessor.h"
-#include "train/probe.h"
 #include "train/files/safetensors.h"
+#include "train/probe.h"
 
 namespace redline {
 namespace {

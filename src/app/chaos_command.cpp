@@ -11,7 +11,7 @@
 #include "core/log.h"
 #include "core/own_folder.h"
 #include "core/strings.h"
-#include "data/dataset_config.h"
+#include "data/option_names.h"
 #include "train/chaos.h"
 
 namespace redline::app {

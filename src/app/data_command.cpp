@@ -41,10 +41,7 @@ void run_order(const OrderArguments& arguments, const CLI::App& command, const G
   const data::OpenedData opened = data::open_data(job.dataset, job.needs);
   const auto planner = data::make_planner(job.dataset, job.needs, opened);
   const auto plan = planner->epoch(arguments.epoch);
-  const data::CollateSpec collate = job.needs.collate.fields.empty()
-                                        ? data::default_collate(job.dataset, job.needs, *opened.source)
-                                        : job.needs.collate;
-  const data::SplitSettings split = data::split_settings(job.dataset, job.needs, planner->settings(), collate);
+  const data::SplitSettings split = data::split_settings(job.dataset, job.needs, planner->settings());
   const auto length = [&](int64_t sample) {
     return std::min(opened.source->length(sample), planner->settings().cut_length);
   };
@@ -160,9 +157,8 @@ void run_bench(const BenchArguments& arguments, const CLI::App& command, const G
   json["batches"] = result.batches;
   json["seconds"] = result.seconds;
   json["samples_per_second"] = samples / seconds;
-  if (job.needs.source_kind == "audio") {
-    json["audio_seconds_per_second"] = static_cast<double>(result.items) / job.dataset.sample_rate / seconds;
-  }
+  if (const std::string name = job.needs.kind->length_rate_name(); !name.empty())
+    json[name] = static_cast<double>(result.items) / job.needs.kind->items_per_length(job.dataset) / seconds;
   json["cpu_seconds_per_1000_samples"] = 1000.0 * result.cpu_seconds / samples;
   json["peak_memory_bytes"] = result.peak_rss_bytes;
   json["pss_bytes"] = result.pss_bytes;
@@ -219,7 +215,8 @@ void add_bench(CLI::App& parent, const Globals& globals) {
   auto arguments = std::make_shared<BenchArguments>();
   CLI::App* command = parent.add_subcommand("bench", "Run the loader alone and measure it");
   add_data_arguments(*command, arguments->from);
-  command->add_option("--workers", arguments->workers, "Workers instead of the config's")->check(CLI::Range(0, 64));
+  command->add_option("--workers", arguments->workers, "Workers instead of the config's")
+      ->check(CLI::Range(0, data::kMaxWorkers));
   command->add_option("--seconds", arguments->options.seconds, "How long");
   command->add_option("--batches", arguments->options.max_batches, "Stop after so many batches");
   command->callback([arguments, command, &globals] { run_bench(*arguments, *command, globals); });

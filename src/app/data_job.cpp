@@ -1,7 +1,7 @@
 #include "app/data_job.h"
 
 #include "core/error.h"
-#include "core/strings.h"
+#include "data/kinds.h"
 #include "device/machine.h"
 #include "models/register.h"
 #include "train/job.h"
@@ -17,29 +17,13 @@ bool is_whole_job(const config::RequestSource& source) {
   return file.find("model") != nullptr || file.find("task") != nullptr || file.find("base") != nullptr;
 }
 
-// What a data set's names say about its kind.
-std::string guess_kind(const data::DatasetConfig& dataset) {
-  if (dataset.synth)
-    return dataset.synth->kind == "speech" ? "audio" : dataset.synth->kind == "sequences" ? "parquet" : "images";
-  if (!dataset.manifest_filepath.is_null()) return "audio";
-  const auto lists = data::name_lists(dataset.path, "path");
-  const std::string first = lists.empty() || lists[0].empty() ? "" : lists[0][0];
-  if (ends_with(first, ".tar")) return "audio";
-  if (ends_with(first, ".parquet")) return "parquet";
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(first, ignored)) {
-    if (entry.path().extension() == ".parquet") return "parquet";
-  }
-  return "images";
-}
-
 DataJob read_bare_data_set(const DataArguments& arguments, const config::RequestSource& source) {
   DataJob job;
   config::Schema schema;
   schema.section("", data::DatasetConfig::training_fields().component(), &job.dataset);
   config::bind(config::read_request(source, schema), schema);
   job.dataset.resolve(device::read_machine_facts(), 0);
-  job.needs.source_kind = arguments.kind.empty() ? guess_kind(job.dataset) : arguments.kind;
+  job.needs.kind = arguments.kind.empty() ? data::guess_kind(job.dataset) : data::kind_named(arguments.kind);
   return job;
 }
 
@@ -63,13 +47,7 @@ DataJob read_data_job(const DataArguments& arguments, const CLI::App& command) {
   result.dataset = arguments.validation ? job->validation_ds() : job->train_ds();
   if (!result.dataset.given())
     throw ConfigError("The job names no data there: give model.train_ds or model.validation_ds.");
-  result.needs.source_kind = task->source_kind();
-  result.needs.training = !arguments.validation;
-  result.needs.collate = task->collate();
-  result.needs.sample_transform = task->sample_transform();
-  result.needs.group_transform = task->group_transform();
-  result.needs.batch_statistics = task->batch_statistics();
-  result.needs.accumulate = arguments.validation ? 1 : job->trainer().accumulate_grad_batches;
+  result.needs = job->task_needs(*task, arguments.validation ? train::Job::Part::Validation : train::Job::Part::Train);
   return result;
 }
 

@@ -1,23 +1,15 @@
 // redline doctor CONFIG: where the time goes, what limits the job and what a change would gain, from short runs in this
 // process. redline doctor RUN: the same from a record, without ceilings.
-#include <fmt/format.h>
 
-#include <cstdio>
-#include <cstdlib>
-
-#include "app/command.h"
 #include "app/print_selftest.h"
-#include "app/terminal.h"
+#include "app/run_page.h"
 #include "core/error.h"
-#include "core/file_ops.h"
 #include "core/log.h"
 #include "core/own_folder.h"
-#include "core/strings.h"
 #include "device/machine.h"
 #include "device/profile.h"
 #include "measure/machine_json.h"
 #include "models/register.h"
-#include "report/page.h"
 #include "tune/experiments.h"
 
 namespace redline::app {
@@ -45,21 +37,11 @@ OwnFolder selftest_folder() {
 }
 
 report::Page diagnose_record(const std::string& directory) {
-  report::RunPart part;
-  part.name = directory;
-  part.record = measure::read_run(directory);
+  report::RunPart part = read_part(directory);
   if (part.record.steps.empty())
     throw DataError("'" + directory +
                     "' has no finished steps: there is nothing to diagnose. Let it run for at least 20.");
-  part.seen = doctor::observe(part.record.steps);
-  MachineFacts machine;
-  if (!part.record.machine_json.empty())
-    machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
-  // Records of earlier versions may hold rates of a starved probe.
-  if (!device::rates_problem(machine).empty()) device::clear_rates(machine);
-  task::Registry registry;
-  models::register_all(registry);
-  part.diagnosis = doctor::diagnose(tune::view_of_record(part.record, registry), part.seen, {}, machine);
+  part.card.reset();  // `redline report` shows it
   return {"", {std::move(part)}, {}};
 }
 
@@ -97,10 +79,7 @@ void run_doctor(const DoctorArguments& arguments, const CLI::App& command, const
   }
   const report::Page page = std::filesystem::is_directory(*source.file) ? diagnose_record(source.file->string())
                                                                         : diagnose_job(arguments, source);
-  if (!arguments.html.empty()) write_file_atomic(arguments.html, report::render_html(page));
-  const std::string text =
-      globals.json ? report::render_json(page) : printable_lines(report::render_text(page, terminal_width()));
-  std::fputs(text.c_str(), stdout);
+  print_page(page, globals, arguments.html);
 }
 
 }  // namespace

@@ -26,10 +26,11 @@ struct PredictArguments {
 
 // The data takes the place of the validation set: same decoding and collation, no shuffling, nothing dropped.
 std::vector<std::string> data_overrides(const task::Task& task, const std::string& data) {
-  const std::string key = task.source_kind() == "audio" ? "manifest_filepath" : "path";
-  const std::string other = key == "path" ? "manifest_filepath" : "path";
-  return {fmt::format("model.validation_ds.{}={}", key, data), fmt::format("model.validation_ds.{}=null", other),
-          "model.validation_ds.synth=null", "model.validation_ds.shuffle=false", "model.validation_ds.drop_last=false"};
+  std::vector<std::string> overrides{"model.validation_ds.shuffle=false", "model.validation_ds.drop_last=false"};
+  for (const char* key : {"manifest_filepath", "path", "synth"})
+    overrides.push_back(
+        fmt::format("model.validation_ds.{}={}", key, key == task.kind()->data_key() ? data : std::string("null")));
+  return overrides;
 }
 
 // Said before the work, not after it.

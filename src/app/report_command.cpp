@@ -1,21 +1,10 @@
 // redline report RUN...: records as text, JSON or one self-contained HTML page; redline compare A B: the same two runs
 // as a gate.
-#include <fmt/format.h>
 
-#include <cstdio>
-
-#include "app/command.h"
-#include "app/terminal.h"
+#include "app/run_page.h"
 #include "core/error.h"
-#include "core/file_ops.h"
-#include "core/log.h"
 #include "core/strings.h"
 #include "doctor/compare_runs.h"
-#include "measure/machine_json.h"
-#include "measure/tune_card.h"
-#include "models/register.h"
-#include "report/page.h"
-#include "tune/experiments.h"
 
 namespace redline::app {
 
@@ -23,32 +12,6 @@ void add_report_command(CLI::App& program, const Globals& globals);
 void add_compare_command(CLI::App& program, const Globals& globals);
 
 namespace {
-
-report::RunPart load_part(const std::string& directory) {
-  report::RunPart part;
-  part.name = directory;
-  part.record = measure::read_run(directory);
-  part.seen = doctor::observe(part.record.steps);
-  MachineFacts machine;
-  if (!part.record.machine_json.empty())
-    machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
-  task::Registry registry;
-  models::register_all(registry);
-  part.diagnosis = doctor::diagnose(tune::view_of_record(part.record, registry), part.seen, {}, machine);
-  const auto card = std::filesystem::path(directory) / "tune_card.json";
-  if (std::filesystem::exists(card)) part.card = measure::tune_card_from_json(read_file(card), card.string());
-  return part;
-}
-
-void print_page(const report::Page& page, const Globals& globals, const std::string& html) {
-  if (!html.empty()) {
-    write_file_atomic(html, report::render_html(page));
-    log_info("The report is in '" + html + "'.");
-  }
-  const std::string text =
-      globals.json ? report::render_json(page) : printable_lines(report::render_text(page, terminal_width()));
-  std::fputs(text.c_str(), stdout);
-}
 
 double parse_share(const std::string& text) {
   const bool percent = !text.empty() && text.back() == '%';
@@ -65,7 +28,7 @@ struct ReportArguments {
 
 void run_compare(const ReportArguments& arguments, const Globals& globals) {
   report::Page page;
-  for (const std::string& run : arguments.runs) page.runs.push_back(load_part(run));
+  for (const std::string& run : arguments.runs) page.runs.push_back(read_part(run));
   page.comparison = doctor::compare_runs(page.runs[0].record, page.runs[1].record, parse_share(arguments.fail_on));
   print_page(page, globals, arguments.html);
   if (page.comparison->result != doctor::GateResult::NoRegression)
@@ -81,7 +44,7 @@ void add_report_command(CLI::App& program, const Globals& globals) {
   command->add_option("--html", arguments->html, "Write a self-contained HTML page to this file");
   command->callback([arguments, &globals] {
     report::Page page;
-    for (const std::string& run : arguments->runs) page.runs.push_back(load_part(run));
+    for (const std::string& run : arguments->runs) page.runs.push_back(read_part(run));
     print_page(page, globals, arguments->html);
   });
 }

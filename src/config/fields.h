@@ -216,8 +216,10 @@ class Table {
     component_->make = [] { return std::static_pointer_cast<void>(std::make_shared<T>()); };
   }
 
-  template <class M>
-  RowBuilder add(std::string name, M T::*member, std::string sentence) {
+  // A member of T or of a struct it derives from.
+  template <class M, class B>
+  RowBuilder add(std::string name, M B::*member, std::string sentence) {
+    static_assert(std::is_base_of_v<B, T>);
     require_new(name);
     auto row = std::make_unique<Row>();
     Row* raw = row.get();
@@ -233,8 +235,8 @@ class Table {
   }
 
   // A nested component with a table of its own.
-  template <class G>
-  Table& group(std::string name, G T::*member, std::string sentence = {}) {
+  template <class G, class B>
+  Table& group(std::string name, G B::*member, std::string sentence = {}) {
     require_new(name);
     Component::Group group;
     group.name = std::move(name);
@@ -244,8 +246,9 @@ class Table {
     component_->groups.push_back(std::move(group));
     return *this;
   }
-  template <class G>
-  Table& group(std::string name, std::optional<G> T::*member, std::string sentence = {}) {
+  template <class G, class B>
+  Table& group(std::string name, std::optional<G> B::*member, std::string sentence = {}) {
+    static_assert(std::is_base_of_v<B, T>);
     require_new(name);
     Component::Group group;
     group.name = std::move(name);

@@ -44,7 +44,8 @@ class Descriptor {
 
 [[noreturn]] void cannot_make(const fs::path& path, int code) {
   throw DiskError("The folder '" + printable(path.string()) + "' cannot be made: " + std::strerror(code) +
-                  ". Free space or inodes there, or set TMPDIR to another folder.");
+                  (code == ENOENT ? ". Check the path: the folder it is to be made in is not there."
+                                  : ". Free space or inodes there, or set TMPDIR to another folder."));
 }
 
 [[noreturn]] void left_alone(const fs::path& path, const std::string& why) {

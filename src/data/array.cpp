@@ -17,18 +17,8 @@
 namespace redline::data {
 
 size_t dtype_size(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::F32:
-    case Dtype::I32:
-      return 4;
-    case Dtype::F64:
-    case Dtype::I64:
-      return 8;
-    case Dtype::U8:
-    case Dtype::Bool:
-      return 1;
-  }
-  return 0;
+  constexpr size_t kSizes[] = {4, 8, 4, 8, 1, 1};
+  return kSizes[static_cast<size_t>(dtype)];
 }
 
 const char* dtype_name(Dtype dtype) {

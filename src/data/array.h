@@ -21,7 +21,7 @@ using Shape = std::vector<int64_t>;
 std::shared_ptr<void> allocate_block(size_t bytes);
 
 // Shared ownership of the memory, so that a decoded sample may sit in a cache and in a batch at once. Contiguous,
-// row-major, aligned to 64 bytes. Memory may come from a pinned pool: the deleter knows.
+// row-major (but for channels_last), aligned to 64 bytes. Memory may come from a pinned pool: the deleter knows.
 class Array {
  public:
   Array() = default;
@@ -36,6 +36,9 @@ class Array {
   bool defined() const { return memory_ != nullptr; }
   void* data() const { return memory_.get(); }
   const std::shared_ptr<void>& memory() const { return memory_; }
+  // A picture whose memory is [..., H, W, C] although its shape says [..., C, H, W].
+  bool channels_last() const { return channels_last_; }
+  void set_channels_last() { channels_last_ = true; }
 
   template <class T>
   std::span<T> as() const {
@@ -46,6 +49,7 @@ class Array {
   Dtype dtype_ = Dtype::F32;
   Shape shape_;
   int64_t numel_ = 0;
+  bool channels_last_ = false;
   std::shared_ptr<void> memory_;
 };
 

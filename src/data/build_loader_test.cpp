@@ -8,10 +8,11 @@
 #include <set>
 
 #include "core/error.h"
-#include "data/audio/audio_testing.h"
 #include "data/codecs/image_writer.h"
+#include "data/kinds.h"
 #include "data/tensor_batch.h"
-#include "data/workers/engine_testing.h"
+#include "data/testing/audio_files.h"
+#include "data/testing/engine.h"
 
 namespace redline::data {
 namespace {
@@ -22,7 +23,7 @@ using config::Node;
 class BuildLoaderTest : public testing::Test {
  protected:
   BuildLoaderTest() : folder_("build_loader") {
-    std::string manifest, tarred, noise;
+    std::string manifest, tarred;
     TarWriter tar0(posix_file_ops().create(folder_ / "audio_0.tar")),
         tar1(posix_file_ops().create(folder_ / "audio_1.tar"));
     for (int i = 0; i < 60; ++i) {
@@ -35,32 +36,28 @@ class BuildLoaderTest : public testing::Test {
     }
     tar0.finish();
     tar1.finish();
-    for (int i = 0; i < 4; ++i) {
-      folder_.write("noise_" + std::to_string(i) + ".wav", encode_wav(ta::tone(50 + i, 0.3 + i), 16000));
-      noise += ta::manifest_line("noise_" + std::to_string(i) + ".wav", 0.3 + i);
-    }
     folder_.write("m.json", manifest);
     folder_.write("tarred.json", tarred);
-    folder_.write("noise.json", noise);
   }
 
   DatasetConfig audio() const {
     DatasetConfig config;
     config.manifest_filepath = Node::scalar((folder_ / "m.json").string());
-    config.noise_manifest = Node::scalar((folder_ / "noise.json").string());
     config.batch_size = 4;
     config.shuffle = true;
     config.min_audio_len_secs = 0.3;
-    config.batch_augmentor.emplace();
-    config.batch_augmentor->prob = 0.7;
-    config.batch_augmentor->noise_ratio = 0.5;
+    config.min_gain_db = -6;
+    config.max_gain_db = 6;
     return config;
   }
-  static TaskNeeds speech() {
+  static TaskNeeds of(std::shared_ptr<const Kind> kind) {
     TaskNeeds needs;
+    needs.kind = std::move(kind);
+    return needs;
+  }
+  static TaskNeeds speech() {
+    TaskNeeds needs = of(audio_kind());
     needs.collate.fields.push_back({"audio", 0.0, 1, "audio_len", false});
-    needs.collate.fields.push_back({"noise", 0.0, 1, "noise_len", false});
-    needs.collate.fields.push_back({"noisy_audio", 0.0, 1, "noisy_audio_len", false});
     needs.collate.counted_field = "audio";
     return needs;
   }
@@ -151,11 +148,10 @@ TEST_F(BuildLoaderTest, CachesChangeNothing) {
 }
 
 TEST_F(BuildLoaderTest, TarsHoldTheSameClips) {
-  TaskNeeds needs;
+  TaskNeeds needs = of(audio_kind());
   needs.collate.fields.push_back({"audio", 0.0, 1, "audio_len", false});
   DatasetConfig plain = audio();
   plain.shuffle = false;
-  plain.batch_augmentor.reset();
   DatasetConfig tarred = plain;
   tarred.manifest_filepath = Node::scalar((folder_ / "tarred.json").string());
   tarred.is_tarred = true;
@@ -175,7 +171,7 @@ TEST_F(BuildLoaderTest, WebDatasetTarsNeedNoManifest) {
   DatasetConfig config;
   config.path = Node::scalar((folder_ / "audio_{0..1}.tar").string());
   config.batch_size = 7;
-  TaskNeeds needs;
+  TaskNeeds needs = of(audio_kind());
   auto loader = load(config, needs);
   EXPECT_EQ(rows_of(*loader).size(), 60u);
 }
@@ -187,7 +183,7 @@ TEST_F(BuildLoaderTest, StaticBucketsAndConcatenation) {
   folder_.write("one.json", manifests[0]);
   folder_.write("two.json", manifests[1]);
   const Node one = Node::scalar((folder_ / "one.json").string()), two = Node::scalar((folder_ / "two.json").string());
-  TaskNeeds needs;
+  TaskNeeds needs = of(audio_kind());
   needs.collate.fields.push_back({"audio", 0.0, 1, "audio_len", false});
   DatasetConfig buckets;
   buckets.manifest_filepath = Node::list({Node::list({one}), Node::list({two})});
@@ -256,8 +252,7 @@ TEST_F(BuildLoaderTest, PicturesFromFoldersToNormalisedPlanes) {
   config.shuffle = true;
   config.image_crop = "random_resized";
   config.image_flip = 0.5;
-  TaskNeeds needs;
-  needs.source_kind = "images";
+  TaskNeeds needs = of(image_kind());
   needs.batch_statistics = true;
   std::map<int64_t, float> expected;
   for (const char* cache : {"none", "memory"}) {
@@ -280,10 +275,62 @@ TEST_F(BuildLoaderTest, PicturesFromFoldersToNormalisedPlanes) {
   EXPECT_EQ(expected.size(), 12u);
 }
 
+// A step of a task's own between pixels and numbers, and one after: in that order, and on what they expect.
+class Brighten : public SampleTransform {
+ public:
+  void apply(Sample& sample, const DrawKey&) const override {
+    const Array& old = *sample.find("image");
+    Array image = Array::empty(old.dtype(), old.shape());
+    if (old.dtype() == Dtype::U8) {
+      for (size_t i = 0; i < image.as<uint8_t>().size(); ++i) image.as<uint8_t>()[i] = 255;
+    } else {
+      for (size_t i = 0; i < image.as<float>().size(); ++i) image.as<float>()[i] = old.as<float>()[i] + 1000.0f;
+    }
+    sample.set("image", image);
+  }
+  std::string fingerprint() const override { return "brighten"; }
+  bool random() const override { return true; }
+};
+
+TEST_F(BuildLoaderTest, PicturesAreTransformedBeforeAndAfterNormalisation) {
+  std::vector<uint8_t> pixels(40 * 30 * 3, 20);
+  folder_.write("pictures/a/0.png", encode_png({pixels.data(), 40, 30, 120}));
+  DatasetConfig config;
+  config.path = Node::scalar((folder_ / "pictures").string());
+  config.image_size = 8;
+  TaskNeeds needs = of(image_kind());
+  needs.raw_transform = std::make_shared<Brighten>();
+  needs.sample_transform = std::make_shared<Brighten>();
+  const auto batch = load(config, needs)->next();
+  EXPECT_NEAR(batch->find("image")->as<float>()[0], (1.0 - 0.485) / 0.229 + 1000.0, 1e-3);
+}
+
+TEST_F(BuildLoaderTest, WorkersWriteChannelsLast) {
+  for (int i = 0; i < 6; ++i) {
+    std::vector<uint8_t> pixels(40 * 30 * 3);
+    for (size_t k = 0; k < pixels.size(); ++k) pixels[k] = static_cast<uint8_t>(k * 7 + static_cast<size_t>(i) * 31);
+    folder_.write("pictures/a/" + std::to_string(i) + ".png", encode_png({pixels.data(), 40, 30, 120}));
+  }
+  DatasetConfig config;
+  config.path = Node::scalar((folder_ / "pictures").string());
+  config.batch_size = 4;
+  config.image_size = 16;
+  config.num_workers = 2;
+  TaskNeeds needs = of(image_kind());
+  const auto plain = load(config, needs)->next();
+  needs.channels_last = true;
+  const auto laid_out = load(config, needs)->next();
+  const torch::Tensor expected = to_tensor(*plain->find("image")), tensor = to_tensor(*laid_out->find("image"));
+  EXPECT_EQ(tensor.data_ptr(), laid_out->find("image")->data()) << "no copy";
+  EXPECT_EQ(tensor.strides(), expected.contiguous(at::MemoryFormat::ChannelsLast).strides());
+  EXPECT_TRUE(tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
+  EXPECT_TRUE(torch::equal(tensor, expected));
+  EXPECT_FALSE(laid_out->find("label")->channels_last());
+}
+
 TEST_F(BuildLoaderTest, TensorsAreHandedOver) {
-  TaskNeeds needs;
-  needs.source_kind = "tensors";
-  needs.source = testing_engine::numbered_source(20);
+  TaskNeeds needs =
+      of(memory_kind([](bool training) { return training ? testing_engine::numbered_source(20) : nullptr; }));
   needs.collate = testing_engine::numbered_collate();
   DatasetConfig config;
   config.batch_size = 6;
@@ -292,16 +339,15 @@ TEST_F(BuildLoaderTest, TensorsAreHandedOver) {
 }
 
 TEST_F(BuildLoaderTest, RefusesKeysOfOtherKinds) {
-  TaskNeeds images;
-  images.source_kind = "images";
-  EXPECT_THROW(load(audio(), images), ConfigError);
+  EXPECT_THROW(load(audio(), of(image_kind())), ConfigError);
   DatasetConfig config = audio();
   config.max_sequence_length = 10;
   EXPECT_THROW(load(config, speech()), ConfigError);
-  DatasetConfig unknown = audio();
-  TaskNeeds odd = speech();
-  odd.source_kind = "video";
-  EXPECT_THROW(load(unknown, odd), ConfigError);
+  EXPECT_EQ(kind_named("images"), image_kind());
+  EXPECT_THROW(kind_named("video"), ConfigError);
+  DatasetConfig noisy = audio();
+  noisy.batch_augmentor.emplace();
+  EXPECT_THROW(load(noisy, speech()), ConfigError) << "no task mixes it";
   DatasetConfig gone = audio();
   gone.manifest_filepath = Node::scalar((folder_ / "gone.json").string());
   EXPECT_THROW(load(gone, speech()), DataError);

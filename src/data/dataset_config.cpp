@@ -13,8 +13,6 @@ namespace redline::data {
 
 namespace {
 
-constexpr int kMaxWorkers = 64;
-
 [[noreturn]] void bad_names(const config::Node& node, const char* key) {
   throw ConfigError(node.origin.text() + ": " + key + " must be a name, a list of names or a list of lists of names.");
 }
@@ -103,8 +101,6 @@ void DatasetConfig::check() const {
     throw ConfigError(
         "The data set names no data: give manifest_filepath (audio), path (Parquet, pictures, tars) or synth.");
   if (kinds > 1) throw ConfigError("Give one of manifest_filepath, path and synth, not several.");
-  if (num_workers.value() < 0 || num_workers.value() > kMaxWorkers)
-    throw ConfigError("num_workers must be between 0 and 64.");
   if (batch_size.value() == 0 && !batch_duration && !batch_tokens)
     throw ConfigError("batch_size must be at least 1 (0 needs batch_duration or batch_tokens).");
   if (batch_duration && batch_tokens) throw ConfigError("Give batch_duration or batch_tokens, not both.");
@@ -128,21 +124,8 @@ void DatasetConfig::check() const {
     if (std::fabs(sum - 1.0) > 1e-6)
       throw ConfigError("concat_sampling_probabilities must add up to 1 for concat_sampling_technique: random.");
   }
-  if (min_gain_db > max_gain_db) throw ConfigError("min_gain_db is above max_gain_db.");
-  for (const auto& [list, name, count] :
-       {std::tuple(&image_scale, "image_scale", 2u), std::tuple(&image_ratio, "image_ratio", 2u),
-        std::tuple(&image_mean, "image_mean", 3u), std::tuple(&image_std, "image_std", 3u)}) {
-    if (list->size() != count) throw ConfigError(std::string(name) + " needs " + std::to_string(count) + " numbers.");
-  }
-  const auto range_ok = [](const std::vector<double>& r) { return r[0] > 0.0 && r[0] <= r[1]; };
-  if (!range_ok(image_scale) || image_scale[1] > 1.0 || !range_ok(image_ratio)) {
-    throw ConfigError(
-        "image_scale must be two shares of the picture (0 < low <= high <= 1) and image_ratio two positive numbers, "
-        "low first.");
-  }
-  if (std::any_of(image_std.begin(), image_std.end(), [](double s) { return !(s > 0.0); }))
-    throw ConfigError("image_std must be above 0.");
-  if (batch_augmentor) batch_augmentor->check();
+  AudioOptions::check();
+  ImageOptions::check();
 }
 
 }  // namespace redline::data

@@ -9,14 +9,57 @@
 
 #include "config/fields.h"
 #include "core/machine_facts.h"
-#include "data/audio/multi_speaker_noise.h"
 #include "data/synth.h"
 
 namespace redline::data {
 
-inline constexpr const char* kNumWorkers = "num_workers";  // of a data set: its row, for those who name it
+struct DatasetConfig;
+inline constexpr int kMaxWorkers = 64;
 
-struct DatasetConfig {
+// The rows of NeMo's MultiSpeakerNoiseAugmentation; the task that mixes noise reads them.
+struct MultiSpeakerNoiseConfig {
+  double prob = 0.0, noise_ratio = 0.0;
+  double min_r_speech = -5.0, max_r_speech = 5.0, min_r_noise = -5.0, max_r_noise = 20.0;
+  double min_mix_rate = 0.0, max_mix_rate = 1.0;
+  int min_num_segments = 1, max_num_segments = 5, min_num_speakers = 1, max_num_speakers = 4;
+  bool reference_quirks = false;
+
+  static config::Table<MultiSpeakerNoiseConfig> fields();
+  // Throws ConfigError where a minimum is above its maximum.
+  void check() const;
+};
+
+// The rows of audio (data/audio/audio_options.cpp).
+struct AudioOptions {
+  int sample_rate = 16000;
+  std::string channel_selector = "average";
+  double min_audio_len_secs = 1.0;
+  std::string pad_audio_mode = "repeat";
+  double min_gain_db = 0.0, max_gain_db = 0.0;
+  std::optional<MultiSpeakerNoiseConfig> batch_augmentor;
+  int64_t noise_cache_bytes = int64_t{256} << 20;
+
+  static void add_rows(config::Table<DatasetConfig>& table);
+  void check() const;
+};
+
+// The rows of pictures (data/images/image_options.cpp).
+struct ImageOptions {
+  std::string decode = "exact";
+  int image_size = 224;
+  std::string image_crop = "none";
+  std::vector<double> image_scale{0.08, 1.0}, image_ratio{0.75, 4.0 / 3.0};
+  double image_center_fraction = 0.875, image_flip = 0.0, image_rotate = 0.0;
+  std::string image_filter = "bicubic";
+  std::vector<double> image_mean{0.485, 0.456, 0.406}, image_std{0.229, 0.224, 0.225};
+
+  static void add_rows(config::Table<DatasetConfig>& table);
+  void check() const;
+};
+
+// One section for all kinds of this room, so that a file names its keys without naming a kind; a kind refuses the keys
+// of others.
+struct DatasetConfig : AudioOptions, ImageOptions {
   // Where samples come from: exactly one of manifest_filepath (audio), path (Parquet, pictures, WebDataset tars) and
   // synth.
   config::Node
@@ -65,21 +108,7 @@ struct DatasetConfig {
   bool pin_memory = false;
   int64_t max_buffer_bytes = int64_t{1} << 30;
 
-  // Decoding, transforms, cache.
-  int sample_rate = 16000;
-  std::string channel_selector = "average";
-  double min_audio_len_secs = 1.0;
-  std::string pad_audio_mode = "repeat";
-  double min_gain_db = 0.0, max_gain_db = 0.0;
-  std::optional<MultiSpeakerNoiseConfig> batch_augmentor;
-  int64_t noise_cache_bytes = int64_t{256} << 20;
-  std::string decode = "exact";
-  int image_size = 224;
-  std::string image_crop = "none";
-  std::vector<double> image_scale{0.08, 1.0}, image_ratio{0.75, 4.0 / 3.0};
-  double image_center_fraction = 0.875, image_flip = 0.0, image_rotate = 0.0;
-  std::string image_filter = "bicubic";
-  std::vector<double> image_mean{0.485, 0.456, 0.406}, image_std{0.229, 0.224, 0.225};
+  // Cache and bad samples.
   std::string cache = "none";
   int64_t cache_bytes = int64_t{4} << 30;
   std::string cache_dir = ".cache/redline";

@@ -26,7 +26,7 @@ DatasetConfig bound(const std::string& section) {
   return config;
 }
 
-std::string refusal(const std::string& section) {
+std::string config_refusal(const std::string& section) {
   try {
     DatasetConfig config = bound(section);
     config.resolve({}, 0);
@@ -95,7 +95,7 @@ TEST(DatasetConfig, ReadsNemosTrainDsUnchanged) {
 TEST(DatasetConfig, RefusesByNameWhatItCannotDo) {
   for (const char* line : {"trim_silence: true", "use_start_end_token: true", "augmentor: {x: 1}",
                            "quadratic_duration: 15", "normalize_db: -20"}) {
-    const std::string words = refusal(std::string("manifest_filepath: a.json\n") + line);
+    const std::string words = config_refusal(std::string("manifest_filepath: a.json\n") + line);
     const std::string key = std::string(line).substr(0, std::string(line).find(':'));
     EXPECT_NE(words.find(key), std::string::npos) << line << " -> " << words;
   }
@@ -103,25 +103,25 @@ TEST(DatasetConfig, RefusesByNameWhatItCannotDo) {
 
 TEST(DatasetConfig, RefusesContradictions) {
   const std::string base = "manifest_filepath: a.json\n";
-  EXPECT_NE(refusal(""), "") << "no data";
-  EXPECT_NE(refusal(base + "path: x"), "") << "two kinds of data";
-  EXPECT_NE(refusal(base + "min_duration: 5\nmax_duration: 2"), "");
-  EXPECT_NE(refusal(base + "is_tarred: true"), "");
-  EXPECT_NE(refusal(base + "tarred_audio_filepaths: a.tar"), "");
-  EXPECT_NE(refusal(base + "bucketing_batch_size: 4"), "") << "needs batch_size 1";
-  EXPECT_EQ(refusal(base + "bucketing_batch_size: 4\nbatch_size: 1"), "");
-  EXPECT_NE(refusal(base + "batch_duration: 60\nbatch_tokens: 5"), "");
-  EXPECT_NE(refusal(base + "use_dynamic_padding: false"), "");
-  EXPECT_EQ(refusal(base + "use_dynamic_padding: false\nmax_duration: 20"), "");
-  EXPECT_NE(
-      refusal(base + "is_concat: true\nconcat_sampling_technique: random\nconcat_sampling_probabilities: [0.5, 0.2]"),
-      "");
-  EXPECT_NE(refusal(base + "image_scale: [0.5]"), "");
-  EXPECT_NE(refusal(base + "image_std: [0, 1, 1]"), "");
-  EXPECT_NE(refusal(base + "batch_augmentor: {min_r_noise: 30}"), "");
-  EXPECT_NE(refusal(base + "num_workers: 65"), "");
-  EXPECT_NE(refusal(base + "batch_size: 0"), "");
-  EXPECT_EQ(refusal(base + "batch_size: 0\nbatch_duration: 60"), "");
+  EXPECT_NE(config_refusal(""), "") << "no data";
+  EXPECT_NE(config_refusal(base + "path: x"), "") << "two kinds of data";
+  EXPECT_NE(config_refusal(base + "min_duration: 5\nmax_duration: 2"), "");
+  EXPECT_NE(config_refusal(base + "is_tarred: true"), "");
+  EXPECT_NE(config_refusal(base + "tarred_audio_filepaths: a.tar"), "");
+  EXPECT_NE(config_refusal(base + "bucketing_batch_size: 4"), "") << "needs batch_size 1";
+  EXPECT_EQ(config_refusal(base + "bucketing_batch_size: 4\nbatch_size: 1"), "");
+  EXPECT_NE(config_refusal(base + "batch_duration: 60\nbatch_tokens: 5"), "");
+  EXPECT_NE(config_refusal(base + "use_dynamic_padding: false"), "");
+  EXPECT_EQ(config_refusal(base + "use_dynamic_padding: false\nmax_duration: 20"), "");
+  EXPECT_NE(config_refusal(
+                base + "is_concat: true\nconcat_sampling_technique: random\nconcat_sampling_probabilities: [0.5, 0.2]"),
+            "");
+  EXPECT_NE(config_refusal(base + "image_scale: [0.5]"), "");
+  EXPECT_NE(config_refusal(base + "image_std: [0, 1, 1]"), "");
+  EXPECT_NE(config_refusal(base + "batch_augmentor: {min_r_noise: 30}"), "");
+  EXPECT_NE(config_refusal(base + "num_workers: 65"), "");
+  EXPECT_NE(config_refusal(base + "batch_size: 0"), "");
+  EXPECT_EQ(config_refusal(base + "batch_size: 0\nbatch_duration: 60"), "");
 }
 
 TEST(DatasetConfig, ResolvesEveryAuto) {

@@ -1,6 +1,7 @@
 // The field table of a data set. What each row changes besides speed decides what the tuner may move freely.
 #include "core/error.h"
 #include "data/dataset_config.h"
+#include "data/option_names.h"
 
 namespace redline::data {
 
@@ -128,7 +129,7 @@ void add_concat_rows(Table& t) {
 void add_worker_rows(Table& t, bool training) {
   auto workers =
       t.add(kNumWorkers, &D::num_workers, "Threads that read, decode and transform; 0 does it in the training thread.");
-  workers.range(0, 64).effect(Effect::Nothing).tuned_by("workers", {"0", "1", "2", "4", "8", "16"}).same_run();
+  workers.range(0, kMaxWorkers).effect(Effect::Nothing).tuned_by("workers", {"0", "1", "2", "4", "8", "16"}).same_run();
   workers.alias("workers_per_gpu");
   auto prefetch = t.add("prefetch_factor", &D::prefetch_factor, "Batches each worker may be ahead.");
   prefetch.range(1, 1024).effect(Effect::Nothing).tuned_by("prefetch", {"4", "8"}).same_run();
@@ -149,65 +150,6 @@ void add_worker_rows(Table& t, bool training) {
   prefetch.flag("prefetch_factor").alias(".data.prefetch_factor");
   persistent.flag("persistent_workers").alias(".data.persistent_workers");
   pin.flag("pin_memory");
-}
-
-void add_audio_rows(Table& t) {
-  t.add("sample_rate", &D::sample_rate, "Audio is resampled to this rate.")
-      .unit("Hz")
-      .range(100, 1'000'000)
-      .effect(Effect::Model);
-  t.add("channel_selector", &D::channel_selector, "Channel of multi-channel files, from 0, or 'average'.")
-      .effect(Effect::Optimisation);
-  t.add("min_audio_len_secs", &D::min_audio_len_secs, "Shorter clips are made this long.")
-      .unit("seconds")
-      .at_least(0)
-      .effect(Effect::Optimisation);
-  t.add("pad_audio_mode", &D::pad_audio_mode, "How: by repeating them, or with zeros.")
-      .choices({"repeat", "zero"})
-      .effect(Effect::Optimisation);
-  t.add("min_gain_db", &D::min_gain_db, "Lowest random gain.").unit("dB").effect(Effect::Optimisation);
-  t.add("max_gain_db", &D::max_gain_db, "Highest random gain; equal to the lowest is a fixed gain, 0 and 0 none.")
-      .unit("dB")
-      .effect(Effect::Optimisation);
-  t.group("batch_augmentor", &D::batch_augmentor,
-          "Overlays part of a clip with noise or with other speakers of its batch.");
-  t.add("noise_cache_bytes", &D::noise_cache_bytes, "Memory for decoded noise clips.")
-      .unit("bytes")
-      .at_least(0)
-      .effect(Effect::Nothing);
-}
-
-void add_image_rows(Table& t) {
-  t.add("decode", &D::decode, "exact decodes a JPEG whole and resizes as Pillow does; fast lets the decoder shrink it.")
-      .choices({"exact", "fast"})
-      .effect(Effect::Numerics)
-      .tuned_by("decode");
-  t.add("image_size", &D::image_size, "Height and width pictures are made.")
-      .unit("pixels")
-      .range(1, 16384)
-      .effect(Effect::Model);
-  t.add("image_crop", &D::image_crop,
-        "random_resized: random area and shape; center: the middle; none: the whole picture.")
-      .choices({"random_resized", "center", "none"})
-      .effect(Effect::Optimisation);
-  t.add("image_scale", &D::image_scale, "random_resized: lowest and highest share of the area.")
-      .effect(Effect::Optimisation);
-  t.add("image_ratio", &D::image_ratio, "random_resized: lowest and highest width over height.")
-      .effect(Effect::Optimisation);
-  t.add("image_center_fraction", &D::image_center_fraction, "center: share of the shorter side.")
-      .above(0)
-      .at_most(1)
-      .effect(Effect::Optimisation);
-  t.add("image_flip", &D::image_flip, "Chance of a horizontal flip.").range(0, 1).effect(Effect::Optimisation);
-  t.add("image_rotate", &D::image_rotate, "Largest random rotation to either side.")
-      .unit("degrees")
-      .range(0, 180)
-      .effect(Effect::Optimisation);
-  t.add("image_filter", &D::image_filter, "Filter of the resize.")
-      .choices({"bicubic", "bilinear"})
-      .effect(Effect::Numerics);
-  t.add("image_mean", &D::image_mean, "Subtracted per channel, after division by 255.").effect(Effect::Optimisation);
-  t.add("image_std", &D::image_std, "Divides per channel.").effect(Effect::Optimisation);
 }
 
 void add_cache_rows(Table& t) {
@@ -253,8 +195,8 @@ Table DatasetConfig::table(bool training) {
   add_bucket_rows(t);
   add_concat_rows(t);
   add_worker_rows(t, training);
-  add_audio_rows(t);
-  add_image_rows(t);
+  AudioOptions::add_rows(t);
+  ImageOptions::add_rows(t);
   add_cache_rows(t);
   accept_foreign_keys(t);
   if (!training) t.not_tuned();

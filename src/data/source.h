@@ -41,6 +41,8 @@ class Source {
   // Samples that live together on disk and are read cheaply together (row groups, tars): group id of each sample; empty
   // = none.
   virtual std::vector<int32_t> locality_groups() const { return {}; }
+  // Bytes of all samples when decoded, for a source that decodes locality groups whole; 0: not such a source.
+  virtual uint64_t table_bytes() const { return 0; }
 };
 
 }  // namespace redline::data

@@ -51,8 +51,8 @@ struct SynthResult {
   uint64_t num_bytes = 0;
 };
 
-// Into `out` (made when missing). Throws ConfigError for an unknown kind or contradictory options, DiskError when
-// writing fails.
+// Into `out`: made when missing, empty, or an earlier set, so that a manifest of the user is never written over. Throws
+// ConfigError for anything else there, an unknown kind or contradictory options, DiskError when writing fails.
 SynthResult synthesize(const SynthConfig& config, const std::filesystem::path& out);
 
 // Generates once: a folder below `cache_root` named by kind and a hash of the options, made under a temporary name and

@@ -3,28 +3,20 @@
 #include <ATen/Parallel.h>
 #include <omp.h>
 
+#include <algorithm>
+
 #include "core/check.h"
 #include "core/error.h"
 
 namespace redline::data {
 
-torch::ScalarType scalar_type(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::F32:
-      return torch::kFloat32;
-    case Dtype::F64:
-      return torch::kFloat64;
-    case Dtype::I32:
-      return torch::kInt32;
-    case Dtype::I64:
-      return torch::kInt64;
-    case Dtype::U8:
-      return torch::kUInt8;
-    case Dtype::Bool:
-      return torch::kBool;
-  }
-  return torch::kFloat32;
-}
+namespace {
+// In the order of Dtype.
+constexpr torch::ScalarType kScalarTypes[] = {torch::kFloat32, torch::kFloat64, torch::kInt32,
+                                              torch::kInt64,   torch::kUInt8,   torch::kBool};
+}  // namespace
+
+torch::ScalarType scalar_type(Dtype dtype) { return kScalarTypes[static_cast<size_t>(dtype)]; }
 
 torch::Tensor to_tensor(const Array& array) {
   // Built from a storage directly: torch::from_blob does the same through a dispatcher call and twice the time.
@@ -36,6 +28,13 @@ torch::Tensor to_tensor(const Array& array) {
                                                          c10::scalarTypeToTypeMeta(scalar_type(array.dtype())));
   if (array.shape().size() != 1 || array.shape()[0] != 0)
     tensor.unsafeGetTensorImpl()->set_sizes_contiguous(array.shape());
+  if (array.channels_last()) {
+    const size_t rank = array.shape().size();
+    const int64_t channels = array.shape()[rank - 3], width = array.shape()[rank - 1];
+    Shape strides = tensor.strides().vec();
+    strides[rank - 3] = 1, strides[rank - 2] = width * channels, strides[rank - 1] = channels;
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(array.shape(), strides);
+  }
   return tensor;
 }
 
@@ -48,29 +47,9 @@ std::vector<std::pair<std::string, torch::Tensor>> to_tensors(const Batch& batch
 
 Array to_array(const torch::Tensor& tensor) {
   const torch::Tensor plain = tensor.detach().to(torch::kCPU).contiguous();
-  Dtype dtype = Dtype::F32;
-  switch (plain.scalar_type()) {
-    case torch::kFloat32:
-      dtype = Dtype::F32;
-      break;
-    case torch::kFloat64:
-      dtype = Dtype::F64;
-      break;
-    case torch::kInt32:
-      dtype = Dtype::I32;
-      break;
-    case torch::kInt64:
-      dtype = Dtype::I64;
-      break;
-    case torch::kUInt8:
-      dtype = Dtype::U8;
-      break;
-    case torch::kBool:
-      dtype = Dtype::Bool;
-      break;
-    default:
-      REDLINE_CHECK(false, "a tensor of this type has no array form");
-  }
+  const auto* type = std::find(std::begin(kScalarTypes), std::end(kScalarTypes), plain.scalar_type());
+  REDLINE_CHECK(type != std::end(kScalarTypes), "a tensor of this type has no array form");
+  const auto dtype = static_cast<Dtype>(type - std::begin(kScalarTypes));
   const auto held = std::make_shared<torch::Tensor>(plain);
   return Array::wrap(dtype, plain.sizes().vec(), std::shared_ptr<void>(held, plain.data_ptr()));
 }

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/time.h"
-#include "data/workers/engine_testing.h"
+#include "data/testing/engine.h"
 
 namespace redline::data {
 namespace {
@@ -43,6 +43,20 @@ TEST(TensorBatch, KnowsEveryTypeAndShape) {
       EXPECT_EQ(back.dtype(), ours);
       EXPECT_EQ(back.shape(), shape);
     }
+  }
+}
+
+TEST(TensorBatch, ChannelsLastIsAMatterOfStrides) {
+  for (const Shape& shape : {Shape{2, 3, 4, 5}, Shape{2, 6, 3, 4, 5}}) {
+    Array array = Array::zeros(Dtype::F32, shape);
+    for (size_t i = 0; i < array.as<float>().size(); ++i) array.as<float>()[i] = static_cast<float>(i);
+    array.set_channels_last();
+    const torch::Tensor tensor = to_tensor(array);
+    EXPECT_EQ(tensor.sizes(), torch::IntArrayRef(shape));
+    EXPECT_EQ(tensor.data_ptr(), array.data());
+    const torch::Tensor pictures = tensor.view({-1, 3, 4, 5});
+    EXPECT_TRUE(pictures.is_contiguous(at::MemoryFormat::ChannelsLast));
+    EXPECT_EQ(pictures[1][2][1][3].item<float>(), 60.0f + static_cast<float>((1 * 5 + 3) * 3 + 2));
   }
 }
 

@@ -46,10 +46,12 @@ struct CollateField {
   int64_t pad_to_multiple = 1;
   std::string length_name;  // also emit I64 [B] of true lengths under this name; empty = no
   bool optional = false;
+  bool picture = false;  // rows end in [C, H, W]: in a channels-last run they are written as [H, W, C]
 };
 struct CollateSpec {
   std::vector<CollateField> fields;  // only these go into the batch
   std::string counted_field;         // whose elements count as items / padded_items
+  bool channels_last = false;        // set by the loader
 };
 
 }  // namespace redline::data

@@ -22,4 +22,18 @@ std::string_view stage_name(Stage stage) {
   return kStageNames[static_cast<size_t>(stage)];
 }
 
+std::optional<Phase> phase_from_name(std::string_view name) {
+  for (size_t i = 0; i < kNumPhases; ++i) {
+    if (kPhaseNames[i] == name) return static_cast<Phase>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<Stage> stage_from_name(std::string_view name) {
+  for (size_t i = 0; i < kNumStages; ++i) {
+    if (kStageNames[i] == name) return static_cast<Stage>(i);
+  }
+  return std::nullopt;
+}
+
 }  // namespace redline::measure

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace redline::measure {
@@ -28,6 +29,8 @@ inline constexpr size_t kNumStages = 4;
 
 std::string_view phase_name(Phase phase);  // "wait", "copy", ...
 std::string_view stage_name(Stage stage);
+std::optional<Phase> phase_from_name(std::string_view name);
+std::optional<Stage> stage_from_name(std::string_view name);
 
 using PhaseTimes = std::array<int64_t, kNumPhases>;  // nanoseconds
 using StageTimes = std::array<int64_t, kNumStages>;

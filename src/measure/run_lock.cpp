@@ -26,11 +26,12 @@ std::string holder_of(int fd) {
   return printable(trim(std::string_view(text, static_cast<size_t>(got))));
 }
 
-// Opens the file, which it makes when it is missing.
+// Opens the file, which it makes when it is missing. A link is not followed: one that leads nowhere is neither there
+// nor can it be made.
 int open_lock(const std::filesystem::path& path, bool& made) {
   for (;;) {
     made = false;
-    int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT) {
       fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
       made = fd >= 0;

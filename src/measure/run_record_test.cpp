@@ -251,6 +251,13 @@ TEST_F(RunDirectory, ALockKnowsWhetherItsPathStillLeadsToIt) {
   EXPECT_FALSE(other.in_place());
 }
 
+// It can neither be opened nor made, which was tried for ever.
+TEST_F(RunDirectory, ALockThatIsALinkIsADiskError) {
+  std::filesystem::create_directories(run_);
+  std::filesystem::create_symlink(root_ / "nowhere", run_ / "lock");
+  EXPECT_THAT(error_of([&] { RunLock lock(run_); }, ExitCode::Disk), HasSubstr("lock"));
+}
+
 TEST_F(RunDirectory, AQuietLockLeavesNoTrace) {
   std::filesystem::create_directories(run_);
   std::string holder;

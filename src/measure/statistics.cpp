@@ -158,6 +158,20 @@ Verdict judge(const RatioEstimate& estimate, double widest) {
   return width > widest ? Verdict::TooNoisy : Verdict::NoEffect;
 }
 
+const char* verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::Faster:
+      return "faster";
+    case Verdict::NoEffect:
+      return "no effect";
+    case Verdict::Slower:
+      return "slower";
+    case Verdict::TooNoisy:
+      return "too noisy";
+  }
+  return "?";
+}
+
 std::vector<int> interleaved_order(int variants, int block) {
   REDLINE_CHECK(variants >= 1 && block >= 0, "a block has variants and a number");
   std::vector<int> order;

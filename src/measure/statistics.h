@@ -41,6 +41,7 @@ RatioEstimate compare_blocks(std::span<const double> a, std::span<const double> 
 enum class Verdict { Faster, NoEffect, Slower, TooNoisy };
 // NoEffect when the interval contains 1; TooNoisy when it is wider than `widest` (relative) and contains 1.
 Verdict judge(const RatioEstimate& estimate, double widest = 0.5);
+const char* verdict_name(Verdict verdict);  // "faster", "no effect", "slower", "too noisy"
 
 // The order of trials in block b: "A B B A", then "B A A B", ...; with more variants the first of them rotates. Each
 // variant runs twice, at places that mirror each other, so a drift that is linear in time cancels.

@@ -80,7 +80,7 @@ TEST(Statistics, Verdicts) {
       {{1.0, {0.9, 1.1}, 9}, Verdict::NoEffect}, {{1.3, {0.8, 2.0}, 9}, Verdict::TooNoisy},
       {{1.1, {1.0, 1.2}, 9}, Verdict::NoEffect},
   };
-  for (const auto& c : cases) EXPECT_EQ(judge(c.estimate), c.verdict) << c.estimate.ratio;
+  for (const auto& c : cases) EXPECT_EQ(judge(c.estimate), c.verdict) << verdict_name(c.verdict);
 }
 
 TEST(Statistics, OneBlockNeverDecides) {

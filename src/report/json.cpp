@@ -1,4 +1,5 @@
 // The report for scripts. Numbers only that the records and judgements hold; schema_version changes when a name does.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "measure/phases.h"
@@ -63,12 +64,20 @@ json diagnosis_json(const doctor::Diagnosis& diagnosis) {
     out["ceilings"].push_back({{"experiment", doctor::experiment_name(ceiling.kind)},
                                {"speed", ratio_json(ceiling.speed)},
                                {"sentence", ceiling.sentence}});
-  for (const doctor::Candidate& s : diagnosis.suggestions)
-    out["suggestions"].push_back({{"values", s.values},
-                                  {"field", s.field},
+  for (const doctor::Candidate& s : diagnosis.suggestions) {
+    // The leading option; `values` has all that move together.
+    const auto names = [&](const auto& value) {
+      return s.field.starts_with(value.first.substr(value.first.rfind('.') + 1));
+    };
+    const auto found = std::ranges::find_if(s.values, names);
+    const auto leading = found == s.values.end() ? s.values.begin() : found;
+    out["suggestions"].push_back({{"option", leading->first},
+                                  {"value", leading->second},
+                                  {"values", s.values},
                                   {"predicted_gain", s.predicted_gain},
                                   {"changes", config::effect_name(s.effect)},
                                   {"reason", s.reason}});
+  }
   for (const doctor::Trap& trap : diagnosis.traps)
     out["traps"].push_back({{"id", trap.id}, {"sentence", trap.sentence}});
   return out;

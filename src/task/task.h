@@ -12,7 +12,7 @@
 #include "config/fields.h"
 #include "config/job.h"
 #include "core/machine_facts.h"
-#include "data/source.h"
+#include "data/kind.h"
 #include "data/transform.h"
 #include "task/batch.h"
 #include "task/context.h"
@@ -92,15 +92,13 @@ class Task {
 
   // How data should prepare samples for this task.
   virtual data::CollateSpec collate() const = 0;
+  // Before normalisation, where the kind normalises: pictures are still "image" U8 [H, W, 3] (RandAugment's place).
+  virtual std::shared_ptr<data::SampleTransform> raw_transform() const { return nullptr; }
+  // After the kind's own transforms.
   virtual std::shared_ptr<data::SampleTransform> sample_transform() const { return nullptr; }
   virtual std::shared_ptr<data::GroupTransform> group_transform() const { return nullptr; }
-  // The data format the task reads by default: "audio", "parquet", "images", "tensors".
-  virtual std::string source_kind() const = 0;
-  // For "tensors": the samples themselves (training or validation); null: the task has none.
-  virtual std::shared_ptr<data::Source> source(bool training) const {
-    static_cast<void>(training);
-    return nullptr;
-  }
+  // The kind of data the task reads: one of data/kinds.h, or its own, made with its config.
+  virtual std::shared_ptr<const data::Kind> kind() const = 0;
 
   virtual std::unique_ptr<Monitor> monitor() { return nullptr; }
   // Called before each attempt at a step. What loss() noted since the last committed() is of an attempt that was given

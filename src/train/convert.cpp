@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/own_folder.h"
 #include "core/strings.h"
 #include "train/checkpoint/store.h"
 #include "train/child/child_process.h"
@@ -26,23 +27,10 @@ bool is_torch_file(const fs::path& path) {
          extension == ".bin";
 }
 
-// A file name beside the target that is removed again, whatever happens.
-class TemporaryFile {
- public:
-  TemporaryFile(const fs::path& beside, const std::string& suffix) : path_(beside) {
-    path_ += ".tmp-" + std::to_string(::getpid()) + suffix;
-  }
-  ~TemporaryFile() {
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+// Beside the target, where a file can be renamed into place; what a killed conversion left there goes with the next.
+OwnFolder scratch_beside(const fs::path& target) {
+  return OwnFolder::temporary("convert", fs::absolute(target).parent_path());
+}
 
 // Loading, copying and writing hold a tensor up to four times.
 constexpr int64_t kCopies = 4;
@@ -63,24 +51,35 @@ std::string run_python(const ConvertRequest& request, std::vector<std::string> a
   return read_file(log, size_t{1} << 20);
 }
 
+// OUT.yaml, or OUT.2.yaml where that is somebody's own: a recipe may well have the name of its weights.
+fs::path place_for_config(const fs::path& target, const fs::path& config) {
+  const std::string text = read_file(config);
+  for (int i = 1;; ++i) {
+    const fs::path path = fs::path(target).replace_extension(i == 1 ? ".yaml" : "." + std::to_string(i) + ".yaml");
+    std::error_code code;
+    if (!fs::exists(fs::symlink_status(path, code))) return path;
+    if (fs::is_regular_file(path, code) && fs::file_size(path, code) == text.size() && read_file(path) == text)
+      return path;
+  }
+}
+
 NamedTensors import_torch_file(const ConvertRequest& request, ConvertReport& report) {
-  const TemporaryFile imported(request.target, ".safetensors"), log(request.target, ".log"),
-      config(request.target, ".yaml");
-  std::vector<std::string> arguments = {"import", fs::absolute(request.source).string(), imported.path().string()};
+  const OwnFolder scratch = scratch_beside(request.target);
+  const fs::path imported = scratch.path() / "imported.safetensors", config = scratch.path() / "config.yaml";
+  std::vector<std::string> arguments = {"import", fs::absolute(request.source).string(), imported.string()};
   if (!request.key.empty()) arguments.insert(arguments.end(), {"--key", request.key});
-  if (request.source.extension() == ".nemo")
-    arguments.insert(arguments.end(), {"--config-out", config.path().string()});
-  const std::string said = run_python(request, arguments, log.path(), request.source,
+  if (request.source.extension() == ".nemo") arguments.insert(arguments.end(), {"--config-out", config.string()});
+  const std::string said = run_python(request, arguments, scratch.path() / "log", request.source,
                                       "Reading '" + printable(request.source.string()) + "'");
   const std::string text = trim(said);
   const auto answer =
       nlohmann::json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);  // the last line; npos + 1 is 0
   if (answer.is_object()) report.skipped = answer.value("skipped", std::vector<std::string>());
-  if (fs::exists(config.path())) {
-    report.config_written = fs::path(request.target).replace_extension(".yaml");
-    posix_file_ops().rename(config.path(), report.config_written);
+  if (fs::exists(config)) {
+    report.config_written = place_for_config(request.target, config);
+    posix_file_ops().rename(config, report.config_written);
   }
-  return read_named_tensors(imported.path());
+  return read_named_tensors(imported);
 }
 
 NamedTensors averaged_weights(LoadedCheckpoint loaded, const fs::path& source) {
@@ -132,13 +131,14 @@ void write_target(const ConvertRequest& request, const NamedTensors& tensors) {
     write_safetensors_atomic(request.target, tensors, {{"format", "pt"}});
     return;
   }
-  const TemporaryFile plain(request.target, ".safetensors"), log(request.target, ".log");
-  const TemporaryFile written(request.target, request.target.extension().string());
-  write_safetensors_atomic(plain.path(), tensors);
-  std::vector<std::string> arguments = {"export", plain.path().string(), written.path().string()};
+  const OwnFolder scratch = scratch_beside(request.target);
+  const fs::path plain = scratch.path() / "plain.safetensors";
+  const fs::path written = scratch.path() / ("written" + request.target.extension().string());
+  write_safetensors_atomic(plain, tensors);
+  std::vector<std::string> arguments = {"export", plain.string(), written.string()};
   if (!request.config.empty()) arguments.insert(arguments.end(), {"--config", fs::absolute(request.config).string()});
-  run_python(request, arguments, log.path(), plain.path(), "Writing '" + printable(request.target.string()) + "'");
-  posix_file_ops().rename(written.path(), request.target);
+  run_python(request, arguments, scratch.path() / "log", plain, "Writing '" + printable(request.target.string()) + "'");
+  posix_file_ops().rename(written, request.target);
 }
 
 }  // namespace

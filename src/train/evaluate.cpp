@@ -114,7 +114,6 @@ ValidationResult evaluate(const Job& job, task::Task& task, const ChosenWeights&
     settings.precision = guard.precision();
   }
   settings.device = job.device();
-  settings.channels_last = job.channels_last(task);
   settings.limit_batches = on_test
                                ? parse_count_or_share(job.trainer().limit_test_batches, "trainer.limit_test_batches")
                                : parse_count_or_share(job.trainer().limit_val_batches, "trainer.limit_val_batches");
@@ -133,7 +132,7 @@ Predictions predict(const Job& job, task::Task& task) {
   loader->seek(0, 0);
   while (const auto batch = loader->next()) {
     if (batch->sample_ids.empty()) continue;
-    const task::Batch rows = to_task_batch(*batch, &stream, job.channels_last(task));
+    const task::Batch rows = to_task_batch(*batch, &stream);
     task::Context context(job.seed(), -1, /*training=*/false, rows.sample_ids);
     context.device = job.device();
     const device::AutocastScope precision(device::kind_of(job.device()), job.precision());

@@ -189,13 +189,16 @@ std::unique_ptr<task::Task> Job::build_task() const {
 
 data::TaskNeeds Job::task_needs(const task::Task& task, Part part) const {
   data::TaskNeeds needs;
-  needs.source_kind = task.source_kind();
+  needs.kind = task.kind();
   needs.training = part == Part::Train;
-  if (needs.source_kind == "tensors") needs.source = task.source(needs.training);
   needs.collate = task.collate();
+  needs.raw_transform = task.raw_transform();
   needs.sample_transform = task.sample_transform();
   needs.group_transform = task.group_transform();
   needs.batch_statistics = task.batch_statistics();
+  needs.channels_last = channels_last(task);
+  needs.rank = machine_.ranks.rank;
+  needs.world = machine_.ranks.world;
   needs.accumulate = part == Part::Train ? trainer_.accumulate_grad_batches : 1;
   return needs;
 }
@@ -206,7 +209,7 @@ std::unique_ptr<data::Loader> Job::build_loader(const task::Task& task, Part par
                                        : part == Part::Validation ? validation_ds_
                                                                   : test_ds_;
   data::TaskNeeds needs = task_needs(task, part);
-  if (!dataset.given() && needs.source == nullptr) {
+  if (!needs.kind->given(dataset, needs.training)) {
     if (part != Part::Train) return nullptr;
     throw ConfigError("The job names no training data: give model.train_ds.manifest_filepath, .path or .synth.");
   }

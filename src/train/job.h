@@ -61,7 +61,7 @@ class Job {
 
   // Weights drawn from the seed; moved to the device and memory format of the run.
   std::unique_ptr<task::Task> build_task() const;
-  bool channels_last(const task::Task& task) const;
+  bool channels_last(const task::Task& task) const;  // of weights here, of pictures in the workers
   enum class Part { Train, Validation, Test };
   // What the task wants of its data.
   data::TaskNeeds task_needs(const task::Task& task, Part part) const;

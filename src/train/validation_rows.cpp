@@ -13,7 +13,7 @@ std::vector<task::Batch> validation_rows(const Job& job, const task::Task& task,
   while (static_cast<int64_t>(rows.size()) < num) {
     const auto batch = loader->next();
     if (!batch) break;
-    const task::Batch all = to_task_batch(*batch, nullptr, false);
+    const task::Batch all = to_task_batch(*batch, nullptr);
     for (int64_t b = 0; b < all.size() && static_cast<int64_t>(rows.size()) < num; ++b)
       rows.push_back(narrow_batch(all, task.schema(), b, 1));
   }

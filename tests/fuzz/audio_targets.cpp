@@ -3,9 +3,9 @@
 #include <numeric>
 #include <utility>
 
+#include "data/audio/resample.h"
 #include "data/codecs/audio.h"
 #include "data/codecs/audio_writer.h"
-#include "data/audio/resample.h"
 #include "target.h"
 
 namespace redline::fuzz {
@@ -30,10 +30,11 @@ void check_audio(const Audio& audio) {
   for (const float sample : audio.samples.as<float>()) require(std::isfinite(sample), "audio is finite");
 }
 
-// Another rate than the file's. A filter bank of thousands of phases costs a hundred files' time and runs the same
-// code, so rates without a common factor are doubled instead.
+// Another rate than the file's. A mutation makes a new rate of every other file, and a filter bank of hundreds of
+// phases costs a hundred files' time and runs the same code: only the rates of the seeds get one (it is kept), others
+// are doubled. Every pair of usual rates is the target `resample`.
 int32_t other_rate(int32_t rate) {
-  if (16000 / std::gcd(rate, 16000) <= 320) return 16000;
+  if (rate == 44100 || rate == 22050 || 16000 / std::gcd(rate, 16000) <= 4) return 16000;
   return rate <= 192'000 ? 2 * rate : rate;
 }
 

@@ -9,7 +9,8 @@ if(NOT REDLINE_CLANG)
   return()
 endif()
 
-set(FUZZ_COMMON -std=c++20 -g1 -O1 -fno-omit-frame-pointer -Wall -Wextra -Werror -D_GLIBCXX_USE_CXX11_ABI=1
+set(FUZZ_LISTS "${CMAKE_CURRENT_LIST_DIR}/ignored.txt" "${CMAKE_CURRENT_LIST_DIR}/unguided.txt")
+set(FUZZ_COMMON -std=c++20 -g1 -O2 -fno-omit-frame-pointer -Wall -Wextra -Werror -D_GLIBCXX_USE_CXX11_ABI=1
   "-DREDLINE_FIXTURES=\"${CMAKE_SOURCE_DIR}/tests/fixtures\"" "-I${CMAKE_SOURCE_DIR}/src" "-I${CMAKE_CURRENT_LIST_DIR}")
 if(REDLINE_HAS_V3)
   list(APPEND FUZZ_COMMON -march=x86-64-v3)
@@ -27,9 +28,9 @@ endforeach()
 set(FUZZ_CORE_LESS "")
 set(FUZZ_CONFIG_LESS "^describe")
 set(FUZZ_MEASURE_LESS "(^|/)(csv|progress|protobuf|tfevents|trace)\\.cpp")
-string(CONCAT FUZZ_DATA_LESS "(^|/)(array|bad_samples|collate|concat|disk_cache|feature_cache|image_transforms|audio_transforms|job|length_buckets|"
-  "loader|memory_source|multi_speaker|name_ranges|open_data|ordered_loader|plan|sample_chain|sequence|shard_writer|shuffle|step_split|stream_copy|"
-  "synth|dataset_)[a-z_]*\\.cpp|image_ops")
+string(CONCAT FUZZ_DATA_LESS "(^|/)(array|bad_samples|concat|disk_cache|feature_cache|image_transforms|audio_transforms|length_buckets|"
+  "loader|memory_source|name_ranges|ordered_loader|plan|sample_chain|sequence|shard_writer|shuffle|step_split|"
+  "stretch|worker_queue|kind|audio_kind|audio_options|image_kind|image_options|table_kind|clip_bank|synth|dataset_)[a-z_]*\\.cpp|image_ops")
 set(FUZZ_TRAIN files/safetensors_header.cpp files/safetensors_header_text.cpp checkpoint/block_reader.cpp checkpoint/manifest.cpp loop/loop_state.cpp)
 list(TRANSFORM FUZZ_TRAIN PREPEND "${CMAKE_SOURCE_DIR}/src/train/")
 file(GLOB FUZZ_OWN "${CMAKE_CURRENT_LIST_DIR}/*.cpp")
@@ -45,7 +46,7 @@ function(fuzz_batches KIND NAME SIZE)
     list(TRANSFORM some REPLACE "(.+)" "#include \"\\1\"\n" OUTPUT_VARIABLE text)
     string(REPLACE ";" "" text "${text}")
     file(CONFIGURE OUTPUT "${batch}.cpp" CONTENT "${text}" @ONLY)
-    add_custom_command(OUTPUT "${batch}.o" DEPENDS "${batch}.cpp" ${some} DEPFILE "${batch}.d" VERBATIM COMMENT "clang: ${NAME}_${number}"
+    add_custom_command(OUTPUT "${batch}.o" DEPENDS "${batch}.cpp" ${some} ${FUZZ_LISTS} DEPFILE "${batch}.d" VERBATIM COMMENT "clang: ${NAME}_${number}"
       COMMAND ${REDLINE_CCACHE} ${REDLINE_CLANG} ${FUZZ_COMMON} ${FUZZ_FLAGS} -MD -MF "${batch}.d" -MT "${batch}.o" -c "${batch}.cpp" -o "${batch}.o")
     list(APPEND FUZZ_OBJECTS "${batch}.o")
     math(EXPR number "${number} + 1")
@@ -77,7 +78,7 @@ function(fuzz_program PROGRAM)
 endfunction()
 
 fuzz_program(fuzz_readers -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
-  "-fsanitize-ignorelist=${CMAKE_CURRENT_LIST_DIR}/ignored.txt")
+  "-fsanitize-ignorelist=${CMAKE_CURRENT_LIST_DIR}/ignored.txt" "-fsanitize-coverage-ignorelist=${CMAKE_CURRENT_LIST_DIR}/unguided.txt")
 add_custom_target(fuzz ALL DEPENDS "${CMAKE_BINARY_DIR}/fuzz_readers")
 
 # What needs LibTorch, built by `make test-slow`: the rooms as they are, with the readers among them compiled again in front of them.

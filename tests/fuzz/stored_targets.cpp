@@ -8,8 +8,8 @@
 #include "target.h"
 #include "train/checkpoint/block_reader.h"
 #include "train/checkpoint/manifest.h"
-#include "train/loop/loop_state.h"
 #include "train/files/safetensors_header.h"
+#include "train/loop/loop_state.h"
 
 namespace redline::fuzz {
 

@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "data/images/image_table.h"
 #include "data/audio/manifest.h"
+#include "data/images/image_table.h"
 #include "target.h"
 
 namespace redline::fuzz {

@@ -1,10 +1,14 @@
-"""`redline chaos` on `redline train` itself: SIGKILLs change nothing. 20 in `make test`, 200 in `make test-slow`."""
+"""`redline chaos` on `redline train` itself, on both tasks: SIGKILLs change nothing. 25 in `make test`, 1,000 in `make test-slow`."""
 import json
 import os
+import pathlib
 import subprocess
 
-REDLINE = os.environ.get("REDLINE", "build/redline")
-KILLS = 200 if os.environ.get("REDLINE_SLOW") == "1" else 20
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REDLINE = os.environ.get("REDLINE", str(ROOT / "build/redline"))
+SLOW = os.environ.get("REDLINE_SLOW") == "1"
 
 JOB = """
 name: tiny
@@ -21,22 +25,46 @@ exp_manager: {checkpoint_callback_params: {every_n_train_steps: 9}}
 """
 
 
-def chaos(folder, *words, code=0):
-    (folder / "job.yaml").write_text(JOB)
-    done = subprocess.run([REDLINE, "--json", "chaos", folder / "job.yaml", "--chaos-dir", folder / "chaos", *words], capture_output=True, text=True)
+# Accumulation, buckets, noise drawn beside each clip, averaged weights and bf16, as small as the task allows.
+SPEECH = f"""
+base: {ROOT}/recipes/nest_fast-conformer_small.yaml
+name: tiny-speech
+model:
+  num_classes: 32
+  longest_clip: 2.5
+  encoder: {{d_model: 32, n_layers: 1, n_heads: 2, subsampling_conv_channels: 16}}
+  train_ds: {{synth: {{kind: speech, num: 32, num_validation: 4, num_noise: 4, seed: 3, median_seconds: 1.5, min_seconds: 1.1, max_seconds: 2.5}}, batch_size: 2,
+             max_duration: 2.5, num_buckets: 2}}
+  validation_ds: {{synth: {{kind: speech, num: 32, num_validation: 4, num_noise: 4, seed: 3, median_seconds: 1.5, min_seconds: 1.1, max_seconds: 2.5}},
+                  batch_size: 2, max_duration: 2.5}}
+trainer: {{max_epochs: 3, max_steps: -1, val_check_interval: 5, log_every_n_steps: 4, intra_op_threads: 1, enable_progress_bar: false, precision: bf16-mixed, accumulate_grad_batches: 2}}
+exp_manager: {{ema: {{enable: true}}, checkpoint_callback_params: {{every_n_train_steps: 4}}}}
+"""
+
+# task: the job, kills in make test and in make test-slow, epochs, samples and steps of one run
+TASKS = {"sequence_vae": (JOB, 20, 500, (3, 1200, 75)), "speech_ssl": (SPEECH, 5, 500, (3, 96, 24))}
+
+
+def chaos(folder, job, *words, code=0):
+    (folder / "job.yaml").write_text(job)
+    done = subprocess.run([REDLINE, "--json", "chaos", folder / "job.yaml", "--chaos-dir", folder / "chaos", *words], capture_output=True, text=True, cwd=folder)
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr[-2000:])
     return json.loads(done.stdout) if code == 0 else done.stderr
 
 
-def test_kills_change_nothing(tmp_path):
-    answer = chaos(tmp_path, "--kills", str(KILLS))
-    assert answer["passed"] and answer["kills"] >= KILLS and answer["unreadable_states"] == 0 and answer["problems"] == []
-    assert answer["aimed_kills"] >= KILLS // 4 and answer["states_checked"] >= KILLS
-    assert (answer["epochs"], answer["samples"], answer["steps"]) == (3, 1200, 75)
+@pytest.mark.parametrize("task", TASKS)
+def test_kills_change_nothing(tmp_path, task):
+    job, few, many, size = TASKS[task]
+    kills = many if SLOW else few
+    answer = chaos(tmp_path, job, "--kills", str(kills))
+    print(json.dumps(answer))
+    assert answer["passed"] and answer["kills"] >= kills and answer["unreadable_states"] == 0 and answer["problems"] == []
+    assert answer["aimed_kills"] >= kills // 5 and answer["states_checked"] >= kills
+    assert (answer["epochs"], answer["samples"], answer["steps"]) == size
     assert abs(answer["upper_bound"] - 3 / answer["kills"]) < 1e-12
     assert not (tmp_path / "chaos").exists(), "nothing was lost, so nothing is kept"
 
 
 def test_a_job_that_cannot_run_is_no_proof(tmp_path):
-    assert "nothing to compare with" in chaos(tmp_path, "--kills", "1", "trainer.max_steps=0", code=1)
-    assert "exists" in chaos(tmp_path, "--kills", "1", code=2)  # the folder of the first try
+    assert "nothing to compare with" in chaos(tmp_path, JOB, "--kills", "1", "trainer.max_steps=0", code=1)
+    assert "exists" in chaos(tmp_path, JOB, "--kills", "1", code=2)  # the folder of the first try

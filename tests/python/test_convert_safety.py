@@ -203,6 +203,51 @@ held.wait()""")
         pytest.fail("what the child started outlived it")
 
 
+def test_a_file_of_the_user_is_not_replaced_by_a_models_config(tmp_path, weights):
+    """A recipe may have the name of its weights."""
+    with tarfile.open(tmp_path / "m.nemo", "w") as archive:
+        archive.add(weights, "model_weights.ckpt")
+        (tmp_path / "c").write_text("sample_rate: 16000\n")
+        archive.add(tmp_path / "c", "model_config.yaml")
+    (tmp_path / "o.yaml").write_text("my recipe")
+    for _ in range(2):  # the second finds what the first wrote
+        assert "o.2.yaml" in redline("convert", tmp_path / "m.nemo", tmp_path / "o.safetensors").stdout
+    assert (tmp_path / "o.yaml").read_text() == "my recipe" and (tmp_path / "o.2.yaml").read_text() == "sample_rate: 16000\n"
+    assert not (tmp_path / "o.3.yaml").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_root_converts_what_belongs_to_another_user(tmp_path, weights):
+    """A container's root and a folder of the host's user: in a user namespace the child would have lost root's right to it."""
+    place = tmp_path / "theirs"
+    place.mkdir(mode=0o700)
+    weights.rename(place / "in.pt")
+    for path in (place / "in.pt", place):
+        os.chmod(path, 0o700)
+        os.chown(path, 12345, 12345)
+    redline("convert", place / "in.pt", place / "o.safetensors")
+    redline("convert", place / "o.safetensors", place / "back.pt")
+    assert torch.equal(torch.load(place / "back.pt")["w"], torch.arange(4.0))
+
+
+def test_what_a_killed_conversion_left_goes_with_the_next(tmp_path, weights):
+    fake = fake_python(tmp_path, f"""
+import time
+open({str(tmp_path / "begun")!r}, "w").close()
+time.sleep(1000)""")
+    place = tmp_path / "out"
+    place.mkdir()
+    killed = subprocess.Popen([REDLINE, "convert", weights, place / "o.safetensors"], env=dict(os.environ, REDLINE_PYTHON=str(fake)))
+    while not (tmp_path / "begun").exists() and killed.poll() is None:
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    assert os.listdir(place), "it was killed while it had scratch"
+    redline("convert", weights, place / "o.safetensors")
+    assert os.listdir(place) == ["o.safetensors"]
+    assert "check the path" in redline("convert", weights, place / "nowhere" / "o.safetensors", code=7).stderr.lower()
+
+
 def test_a_failing_child_is_seen_while_sigchld_is_ignored(tmp_path):
     (tmp_path / "bad.pt").write_bytes(b"no pickle")
     how = {"preexec_fn": lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)}

@@ -162,6 +162,7 @@ def test_a_job_and_its_data_set_agree(folder):
     (["synth", "speech"], 2, "--out"),
     (["synth", "speech", "--out", "x", "--numm", 3], 2, "num"),
     (["synth", "speech", "--out", "/proc/x", "--num", 3], 7, "/proc/x"),
+    (["synth", "speech", "--out", ".", "--num", 3], 2, "were not generated"),
 ])
 def test_bad_input_gets_one_sentence(folder, words, code, says):
     done = redline("data", *words, cwd=folder)

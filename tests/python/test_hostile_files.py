@@ -20,8 +20,8 @@ LIMIT_BYTES = 1 << 30
 
 
 class Done:
-    def __init__(self, code, text, peak_bytes):
-        self.code, self.text, self.peak_bytes = code, text, peak_bytes
+    def __init__(self, code, text, usage):
+        self.code, self.text, self.peak_bytes, self.cpu_seconds = code, text, usage.ru_maxrss * 1024, usage.ru_utime
 
 
 def redline(*words, cwd, env=None):
@@ -35,7 +35,7 @@ def redline(*words, cwd, env=None):
         killer.cancel()
         child.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
-        return Done(child.returncode, out.read().decode(errors="replace"), usage.ru_maxrss * 1024)
+        return Done(child.returncode, out.read().decode(errors="replace"), usage)
 
 
 def bench(cwd, keys, workers=4, batches=2):
@@ -230,10 +230,11 @@ def test_audio_cut_while_it_is_read(tmp_path, kind):
 
 
 # --- pictures ------------------------------------------------------------------------------------------------------------------
-def write_png(path, width, height, grey=0):
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
+
+def write_png(path, width, height, grey=0):
     row = b"\x00" + bytes([grey]) * ((width + 7) // 8)
     deflate = zlib.compressobj(9)
     data = b"".join(deflate.compress(row * 64) for _ in range(height // 64)) + deflate.compress(row * (height % 64)) + deflate.flush()
@@ -258,7 +259,18 @@ def empty_picture(path, width, height):
     path.write_bytes(bytes(data))
 
 
+def write_progressive(path, hidden):
+    """A progressive JPEG, whose decoder holds every coefficient, that promises 144 megapixels; `hidden`: behind markers that have no length and bytes
+    between segments, which the decoder passes over."""
+    data = (ROOT / "tests/fixtures/images/progressive.jpg").read_bytes()
+    frame = data.index(b"\xff\xc2")
+    data = data[:frame + 5] + struct.pack(">HH", 12000, 12000) + data[frame + 9:]
+    path.write_bytes(data[:2] + b"\xff\x01\xff\xd3" + data[2:frame] + b"\x00\x42" + data[frame:] if hidden else data)
+
+
 PICTURES = {
+    "progressive": (lambda path: write_progressive(path, False), "too many"),
+    "progressive_and_hidden": (lambda path: write_progressive(path, True), "too many"),
     "268_megapixels": (lambda path: write_png(path, 16384, 16384), "too many"),
     "a_million_rows": (lambda path: write_png(path, 1, 1 << 20), "too many"),
     "promised": (lambda path: empty_picture(path, 12000, 12000), "cannot hold them"),
@@ -275,6 +287,20 @@ def test_pictures(tmp_path, case):
     assert done.code == 0, done.text
     assert "hostile0.png: " in done.text and sentence in done.text, done.text
     assert done.peak_bytes < LIMIT_BYTES, done.peak_bytes
+
+
+def test_texts_in_a_picture_are_passed_over(tmp_path):
+    """A megabyte of compressed notes beside 16 x 16 pixels: nearly a gigabyte for whoever unpacks them."""
+    def with_texts(path):
+        write_png(path, 16, 16)
+        data = path.read_bytes()
+        path.write_bytes(data[:33] + chunk(b"zTXt", b"note\0\0" + zlib.compress(bytes(15 << 20), 9)) * 60 + data[33:])
+
+    keys = picture_folder(tmp_path, lambda folder: [with_texts(folder / f"texts{i}.png") for i in range(4)], good=4)
+    done = bench(tmp_path, keys, workers=1)
+    assert done.code == 0 and "Bad sample" not in done.text, done.text
+    assert done.peak_bytes < LIMIT_BYTES, done.peak_bytes
+    assert done.cpu_seconds < 5, done.cpu_seconds  # it took 16
 
 
 def test_large_pictures_share_the_memory_of_all_workers(tmp_path):

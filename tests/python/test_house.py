@@ -107,6 +107,51 @@ def test_room_table_of_the_architecture_is_the_checked_one():
         assert re.findall(r"\w+", table[room]) == (allowed.split() or []) or table[room].strip() == "-", room
 
 
+def batch_path(text):
+    """The numbered files of ARCHITECTURE.md: number, file under src, function, number of its caller or ''."""
+    return re.findall(r"^(\d+)\. `([\w/.]+)` `(\w+)`(?: \(from (\d+)\))?:", text, re.M)
+
+
+def problems_of_the_path(entries):
+    text = {file: re.sub(r"//.*", "", (ROOT / "src" / file).read_text()) if (ROOT / "src" / file).is_file() else None for _, file, _, _ in entries}
+    files = {number: file for number, file, _, _ in entries}
+    for place, (number, file, function, caller) in enumerate(entries, 1):
+        if int(number) != place:
+            yield f"{number} stands in place {place}"
+        if text[file] is None:
+            yield f"{file} does not exist"
+        elif not re.search(rf"^\S.*\b{function}\(|\b{function}\([^;{{]*\) override {{", text[file], re.M):
+            yield f"{file} does not define {function}"
+        if caller and (int(caller) >= place or not re.search(rf"\b{function}\b", text[files[caller]] or "")):
+            yield f"{files.get(caller)} does not call {function} of {file}"
+
+
+def test_the_life_of_a_batch_is_the_one_in_the_code():
+    entries = batch_path((ROOT / "ARCHITECTURE.md").read_text())
+    assert len(entries) >= 33
+    assert list(problems_of_the_path(entries)) == []
+    # Controls: a file that is gone, a function that lives elsewhere, a caller that does not call.
+    gone = [("1", "data/gone.cpp", "open", "")]
+    elsewhere = [("1", "data/workers/collate.cpp", "split_step", "")]
+    silent = [("1", "data/plan/plan.cpp", "epoch", ""), ("2", "data/workers/collate.cpp", "collate", "1")]
+    for wrong in (gone, elsewhere, silent):
+        assert list(problems_of_the_path(wrong)), wrong
+
+
+def test_no_kind_of_data_is_told_by_its_name():
+    compared = re.compile(r"[!=]= \"(audio|parquet|images|tensors)\"|\bsource_kind\b")
+    assert compared.search('if (kind == "audio")')
+    for path in sources():
+        if not path.name.endswith("_test.cpp"):
+            found = compared.search(re.sub(r"//.*", "", path.read_text()))
+            assert not found, f"{path.relative_to(ROOT)}: {found.group(0)}"
+
+
+def test_a_room_shows_few_files():
+    """What other rooms may include stands on top of `data`; the rest is in folders."""
+    assert len([p for p in (ROOT / "src/data").iterdir() if p.is_file()]) <= 30
+
+
 def test_models_draw_only_from_the_context():
     forbidden = re.compile(r"torch::(dropout|rand\w*|normal|bernoulli|multinomial)\b|at::(dropout|rand\w*|bernoulli)\b|\bDefaultCPUGenerator|nn::Dropout")
     assert forbidden.search("torch::dropout(x)")
@@ -131,3 +176,35 @@ def test_only_one_place_removes_folders():
             continue
         found = forbidden.search(re.sub(r"//.*", "", path.read_text()))
         assert not found, f"{path.relative_to(ROOT)}: {found.group(0)}"
+
+
+def unread_rows(files):
+    """Option rows whose member nobody reads: neither outside its table nor beside its declaration."""
+    code = {path: re.sub(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"', "", text) for path, text in files.items()}
+    rows = {member for text in files.values() for _, member in re.findall(r'\badd\(\s*(?:"[^"]+"|k\w+),\s*&(\w+)::(\w+)', text)}
+    reads = {member: 0 for member in rows}
+    for path, text in code.items():
+        for match in re.finditer(r"\b\w+\b", text):
+            if match.group() not in reads or text[max(0, match.start() - 2):match.start()] == "::":
+                continue
+            line = text[text.rfind("\n", 0, match.start()) + 1:match.start()]
+            declares = path.endswith(".h") and "(" not in line and re.match(r"\s*(std::|bool|int|double|config::|\w+ = |\w+(Config|Options) )", line)
+            reads[match.group()] += not declares
+    return sorted(member for member, count in reads.items() if count == 0)
+
+
+def product_files():
+    return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in sources() if "_test" not in p.name and "testing" not in p.parts}
+
+
+def test_every_option_is_read():
+    files = product_files()
+    assert unread_rows(files) == ["pos_emb_max_len"]  # NeMo's name; docs/speech.md says that it limits nothing here
+    files["src/train/x.h"] = "struct X {\n  bool never_looked_at = false;\n};\n"
+    files["src/train/x.cpp"] = 't.add("never_looked_at", &X::never_looked_at, "Nobody reads never_looked_at.");\n'
+    assert "never_looked_at" in unread_rows(files)
+
+
+def test_a_row_is_named_once():
+    named = [path for path, text in product_files().items() if re.search(r'"(?:[a-z_.]+\.)?num_workers(?: x [a-z_]+)?"', text)]
+    assert named == ["src/data/option_names.h"], "its constant: data::kNumWorkers"

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from test_chaos import JOB
+from test_chaos import JOB, SPEECH
 
 REDLINE = os.environ.get("REDLINE", "build/redline")
 ENDLESS = ["trainer.max_epochs=-1", "trainer.max_steps=1000000", "exp_manager.checkpoint_callback_params.every_n_train_steps=5"]
@@ -155,6 +155,21 @@ def test_a_run_whose_directory_is_taken_away_ends_and_keeps_its_state(home, how)
     assert f"at step {step}." in train(home, *limits, "--run-dir", rescue.name).stderr
 
 
+def test_jobs_that_start_together_share_generated_data(home):
+    """Three jobs on an empty cache: one generates, the others wait for it; before, they deleted each other's files."""
+    (home / "speech.yaml").write_text(SPEECH)
+    for attempt in range(3):
+        place = home / str(attempt)
+        place.mkdir()
+        words = [REDLINE, "-q", "train", str(home / "speech.yaml"), "trainer.max_steps=1", "trainer.limit_val_batches=1"]
+        jobs = [subprocess.Popen([*words, "--run-dir", f"run{i}"], cwd=place, stderr=subprocess.PIPE, text=True) for i in range(3)]
+        Started.processes += jobs
+        said = [job.communicate(timeout=120)[1] for job in jobs]
+        assert [job.returncode for job in jobs] == [0, 0, 0], said
+        kept = [path.name for path in place.glob(".cache/**/speech-*")]
+        assert sum("." not in name for name in kept) == 1 and not any("draft" in name or "broken" in name for name in kept), kept
+
+
 def test_readers_change_nothing(home):
     train(home, *SHORT, "--run-dir", "run")
     run = home / "run"
@@ -198,6 +213,16 @@ def test_damage_never_starts_a_run_again(home):
     assert "Nothing left to do" in train(home, *words).stderr
     shutil.rmtree(home / "run/checkpoints")
     assert "is gone" in train(home, *words, code=4).stderr
+
+
+def test_a_run_that_cannot_be_recognised_is_named(home):
+    train(home, *SHORT)
+    run, = runs_of(home)
+    for text in ("", '{"format": "redline.run", "version": 99}'):
+        (run / "run.json").write_text(text)
+        said = train(home, *SHORT, "trainer.max_steps=4").stderr
+        assert f"Whether runs/tiny/{run.name} is an unfinished run of this job cannot be seen" in said, said
+    assert "at step 12" in train(home, *SHORT, "trainer.max_steps=14", "--run-dir", run).stderr  # by its path it is continued
 
 
 def test_a_refused_resume_changes_nothing(home):

@@ -13,9 +13,9 @@
 
 namespace redline::data {
 
-std::string AudioSettings::fingerprint() const {
-  return "audio rate " + std::to_string(sample_rate) + " channel " + std::to_string(channel) +
-         (allow_resample ? "" : " strict");
+std::string audio_fingerprint(const AudioRequest& request) {
+  return "audio rate " + std::to_string(request.target_rate) + " channel " + std::to_string(request.channel) +
+         (request.allow_resample ? "" : " strict");
 }
 
 std::vector<std::byte>& thread_bytes() {
@@ -28,29 +28,23 @@ void count_bytes(measure::StageClock::Slot& slot, uint64_t bytes) {
                         std::memory_order_relaxed);
 }
 
-ReadResult decode_clip(const AudioInput& input, const std::string& name, const ClipRange& range,
-                       const AudioSettings& settings, measure::StageClock::Slot& slot) {
+ReadResult decode_clip(const AudioInput& input, const std::string& name, AudioRequest clip,
+                       measure::StageClock::Slot& slot) {
   const measure::StageScope scope(slot, measure::Stage::Decode);
-  AudioRequest request;
-  request.offset_seconds = range.offset;
-  request.duration_seconds = std::isnan(range.duration) ? 0.0 : range.duration;
-  request.target_rate = settings.sample_rate;
-  request.allow_resample = settings.allow_resample;
-  request.channel = settings.channel;
-  if (!(range.duration > 0.0)) request.max_seconds = settings.max_seconds;
-  AudioResult result = decode_audio(input, name, request);
+  if (std::isnan(clip.duration_seconds)) clip.duration_seconds = 0.0;
+  if (clip.duration_seconds > 0.0) clip.max_seconds = 0.0;
+  AudioResult result = decode_audio(input, name, clip);
   if (auto* bad = std::get_if<BadSample>(&result)) return std::move(*bad);
   Sample sample;
   sample.set("audio", std::move(std::get<Audio>(result).samples));
   return sample;
 }
 
-double measure_clip(std::span<const std::byte> head, uint64_t file_bytes, const ClipRange& range) {
+double measure_clip(std::span<const std::byte> head, uint64_t file_bytes, double offset) {
   const AudioInfoResult probed = probe_audio(head, file_bytes, "");
   const auto* info = std::get_if<AudioInfo>(&probed);
   if (info == nullptr || info->frames < 0) return std::numeric_limits<double>::quiet_NaN();
-  const double left = std::max(0.0, info->seconds() - range.offset);
-  return range.duration > 0.0 ? std::min(left, range.duration) : left;
+  return std::max(0.0, info->seconds() - offset);
 }
 
 std::vector<double> measure_all(size_t count, const std::function<double(size_t)>& measure) {

@@ -31,7 +31,7 @@ bool climbs_out(std::string_view file) {
 
 ManifestSource::ManifestSource(const std::vector<std::filesystem::path>& manifests, const ManifestOptions& options)
     : options_(options) {
-  fingerprint_ = hash64(options_.audio.fingerprint());
+  fingerprint_ = hash64(audio_fingerprint(options_.audio));
   for (const auto& path : manifests) {
     manifests_.push_back(Manifest::read(path));
     const Manifest& manifest = manifests_.back();
@@ -78,17 +78,18 @@ std::string ManifestSource::name(int64_t index) const {
 
 ReadResult ManifestSource::read(int64_t index, measure::StageClock::Slot& slot) const {
   const Place at = place(index);
-  return read_range(index, {manifests_[at.manifest].offset(at.entry), manifests_[at.manifest].duration(at.entry)},
-                    slot);
+  const Manifest& manifest = manifests_[at.manifest];
+  return read_clip(index, options_.audio.clip(manifest.offset(at.entry), manifest.duration(at.entry)), slot);
 }
 
 ReadResult ManifestSource::read_window(int64_t index, double begin_seconds, double seconds,
                                        measure::StageClock::Slot& slot) const {
   const Place at = place(index);
-  return read_range(index, {manifests_[at.manifest].offset(at.entry) + begin_seconds, seconds}, slot);
+  const double offset = manifests_[at.manifest].offset(at.entry) + begin_seconds;
+  return read_clip(index, options_.audio.clip(offset, seconds), slot);
 }
 
-ReadResult ManifestSource::read_range(int64_t index, const ClipRange& range, measure::StageClock::Slot& slot) const {
+ReadResult ManifestSource::read_clip(int64_t index, const AudioRequest& clip, measure::StageClock::Slot& slot) const {
   const Place at = place(index);
   const Manifest& manifest = manifests_[at.manifest];
   const std::string sample_name = name(index);
@@ -105,14 +106,13 @@ ReadResult ManifestSource::read_range(int64_t index, const ClipRange& range, mea
     }
   }
   const bool in_parts = file->size() >= kReadInPartsBytes;
-  return decode_clip(in_parts ? AudioInput(*file, 0, file->size()) : AudioInput(buffer), sample_name, range,
-                     options_.audio, slot);
+  return decode_clip(in_parts ? AudioInput(*file, 0, file->size()) : AudioInput(buffer), sample_name, clip, slot);
 }
 
 uint64_t ManifestSource::content_key(int64_t index) const {
   const Place at = place(index);
   const Manifest& manifest = manifests_[at.manifest];
-  uint64_t key = hash64(manifest.file(at.entry), hash64(options_.audio.fingerprint()));
+  uint64_t key = hash64(manifest.file(at.entry), hash64(audio_fingerprint(options_.audio)));
   const double range[2] = {manifest.offset(at.entry), manifest.duration(at.entry)};
   key = hash64(std::as_bytes(std::span(range)), key);
   const OpenResult opened = guards_[at.manifest]->open(manifest.file(at.entry));
@@ -129,7 +129,7 @@ double ManifestSource::measure_one(const Place& at) const {
   std::vector<std::byte>& head = thread_bytes();
   head.resize(std::min(kHeadBytes, file->size()));
   if (!file->read_at(0, head)) return std::numeric_limits<double>::quiet_NaN();
-  return measure_clip(head, file->size(), {manifest.offset(at.entry), 0.0});
+  return measure_clip(head, file->size(), manifest.offset(at.entry));
 }
 
 void ManifestSource::measure_missing() const {

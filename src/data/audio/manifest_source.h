@@ -13,7 +13,7 @@
 namespace redline::data {
 
 struct ManifestOptions {
-  AudioSettings audio;
+  AudioRequest audio{.target_rate = 16000};
   bool allow_absolute = true;
   std::filesystem::path
       data_root;  // files must lie below it; empty: the manifest's own folder (and, when allowed, absolute names)
@@ -40,7 +40,7 @@ class ManifestSource : public Source {
     size_t manifest, entry;
   };
   Place place(int64_t index) const;
-  ReadResult read_range(int64_t index, const ClipRange& range, measure::StageClock::Slot& slot) const;
+  ReadResult read_clip(int64_t index, const AudioRequest& clip, measure::StageClock::Slot& slot) const;
   void check_paths(const Manifest& manifest) const;
   void measure_missing() const;
   double measure_one(const Place& at) const;

@@ -65,10 +65,10 @@ struct MemberTable {
 }  // namespace
 
 TarredSource::TarredSource(const std::vector<std::filesystem::path>& manifests,
-                           const std::vector<std::filesystem::path>& tars, const AudioSettings& audio)
+                           const std::vector<std::filesystem::path>& tars, const AudioRequest& audio)
     : audio_(audio), tars_(tars) {
   const MemberTable table(tars_);
-  fingerprint_ = mix_key(hash64(audio_.fingerprint()), tars_.fingerprint());
+  fingerprint_ = mix_key(hash64(audio_fingerprint(audio_)), tars_.fingerprint());
   std::vector<size_t> unknown;
   for (const auto& path : manifests) {
     const Manifest manifest = Manifest::read(path);
@@ -96,7 +96,7 @@ TarredSource::TarredSource(const std::vector<std::filesystem::path>& manifests,
     const Clip& clip = clips_[unknown[i]];
     std::vector<std::byte>& head = thread_bytes();
     if (!tars_.read(clip.tar, clip.member, head, kProbeBytes).empty()) return std::numeric_limits<double>::quiet_NaN();
-    return measure_clip(head, tars_.index(clip.tar).member(clip.member).size, {clip.offset, 0.0});
+    return measure_clip(head, tars_.index(clip.tar).member(clip.member).size, clip.offset);
   });
   for (size_t i = 0; i < unknown.size(); ++i) clips_[unknown[i]].duration = measured[i];
 }
@@ -110,7 +110,7 @@ std::string TarredSource::name(int64_t index) const {
 
 ReadResult TarredSource::read(int64_t index, measure::StageClock::Slot& slot) const {
   const Clip& clip = clips_[static_cast<size_t>(index)];
-  return read_clip(tars_, clip.tar, clip.member, name(index), {clip.offset, clip.wanted}, audio_, slot);
+  return read_clip(tars_, clip.tar, clip.member, name(index), audio_.clip(clip.offset, clip.wanted), slot);
 }
 
 uint64_t TarredSource::content_key(int64_t index) const {

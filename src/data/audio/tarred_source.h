@@ -16,7 +16,7 @@ class TarredSource : public Source {
   // Throws DataError when a file is missing or damaged, or when no entry has a member. Entries without one are left out
   // and counted, as NeMo does (a subset of the tars may be listed).
   TarredSource(const std::vector<std::filesystem::path>& manifests, const std::vector<std::filesystem::path>& tars,
-               const AudioSettings& audio);
+               const AudioRequest& audio);
 
   int64_t size() const override { return static_cast<int64_t>(clips_.size()); }
   ReadResult read(int64_t index, measure::StageClock::Slot& slot) const override;
@@ -35,7 +35,7 @@ class TarredSource : public Source {
     double wanted;    // duration the manifest gives; NaN: to the end
     double duration;  // the same, measured where it is missing
   };
-  AudioSettings audio_;
+  AudioRequest audio_;
   TarSet tars_;
   std::vector<Clip> clips_;
   int64_t num_without_member_ = 0;

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "data/collate.h"
+#include "data/workers/collate.h"
 
 namespace redline::data {
 

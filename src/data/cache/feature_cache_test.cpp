@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "core/file_ops.h"
-#include "data/collate.h"
-#include "data/workers/engine_testing.h"
+#include "data/testing/engine.h"
+#include "data/workers/collate.h"
 
 namespace redline::data {
 namespace {

@@ -28,15 +28,22 @@ struct AudioInfo {
 
 inline constexpr int32_t kMixDown = -1;
 
+// What is wanted of a file. A source holds one with what all its clips share and says for each where it lies.
 struct AudioRequest {
   double offset_seconds = 0.0;
-  double duration_seconds = 0.0;          // <= 0: to the end; a longer wish than the file gives what is there
+  double duration_seconds = 0.0;          // NaN or <= 0: to the end; a longer wish than the file gives what is there
   int32_t target_rate = 0;                // 0: keep the file's rate
   bool allow_resample = true;             // false: another rate than target_rate is a bad sample
   bool mono = true;                       // false: all channels, [C, L]
   int32_t channel = kMixDown;             // with mono: average of all channels, or this one
   int64_t max_frames = int64_t{1} << 28;  // of the result over all channels; more is refused before allocating
   double max_seconds = 0.0;               // a longer clip is refused, also one whose header does not tell; 0: none
+
+  AudioRequest clip(double offset, double duration) const {
+    AudioRequest one = *this;
+    one.offset_seconds = offset, one.duration_seconds = duration;
+    return one;
+  }
 };
 
 // Where the stored bytes are: all in memory, or a part of a file of which only what is needed is read.

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data/codecs/image_fixtures_for_test.h"
+#include "data/testing/image_fixtures.h"
 
 namespace redline::data {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/philox.h"
-#include "data/codecs/image_fixtures_for_test.h"
+#include "data/testing/image_fixtures.h"
 
 namespace redline::data {
 namespace {

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "core/error.h"
-#include "data/codecs/image_fixtures_for_test.h"
 #include "data/codecs/image_writer.h"
+#include "data/testing/image_fixtures.h"
 
 namespace redline::data {
 namespace {

@@ -79,25 +79,31 @@ tjscalingfactor choose_scale(const JpegHeader& header, const ImageRequest& reque
   return best;
 }
 
-// What the markers before the first scan tell.
+// What the markers before the first scan tell. Where no frame was seen, the most that one may take is assumed.
 struct JpegMarkers {
-  bool adobe = false;     // Adobe's writers store CMYK inverted and say so with an APP14 marker
-  bool buffered = false;  // progressive or in several scans: the decoder holds every coefficient of the picture
-  bool huffman = false;   // one scan, in which a block takes at least one bit
-  int components = 3;
+  bool adobe = false;    // Adobe's writers store CMYK inverted and say so with an APP14 marker
+  bool buffered = true;  // progressive or in several scans: the decoder holds every coefficient of the picture
+  bool huffman = false;  // one scan, in which a block takes at least one bit
+  int components = 4;
 };
 
+// Finds markers exactly as libjpeg does, which passes over bytes between them and knows some without a length: a file
+// in which we and the decoder saw different frames would be charged for less than it takes.
 JpegMarkers read_markers(std::span<const std::byte> bytes) {
   JpegMarkers markers;
   const auto* p = jpeg_bytes(bytes);
   size_t at = 2;
-  while (at + 4 <= bytes.size() && p[at] == 0xFF) {
+  while (at + 4 <= bytes.size()) {
     const unsigned char marker = p[at + 1];
-    if (marker == 0xFF) {  // a fill byte
+    if (p[at] != 0xFF || marker == 0xFF || marker == 0x00) {  // no marker here, or a fill byte
       ++at;
       continue;
     }
     if (marker == 0xD9) break;
+    if (marker == 0x01 || (marker >= 0xD0 && marker <= 0xD7)) {  // without a length
+      at += 2;
+      continue;
+    }
     const size_t length = static_cast<size_t>(p[at + 2]) << 8 | p[at + 3];
     if (marker == 0xEE && at + 9 <= bytes.size() && std::memcmp(p + at + 4, "Adobe", 5) == 0) markers.adobe = true;
     const bool frame = marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;

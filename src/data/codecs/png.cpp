@@ -57,6 +57,8 @@ bool read_png_header(PngReader& reader) {
   png_set_user_limits(reader.png, kMaxSide, kMaxSide);
   png_set_chunk_malloc_max(reader.png, kMaxChunkBytes);
   png_set_chunk_cache_max(reader.png, kMaxCachedChunks);
+  // Texts, profiles and times are passed over: a chunk of 16 KB may unpack to 16 MiB, and nobody asks for them.
+  png_set_keep_unknown_chunks(reader.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_set_read_fn(reader.png, &reader, on_png_read);
   png_read_info(reader.png, reader.info);
   return true;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/philox.h"
 #include "core/strings.h"
 #include "data/codecs/image_ops.h"
@@ -14,8 +15,8 @@ namespace {
 
 constexpr uint64_t kImageDraw = 0x696d61676501;
 
-std::span<const std::byte> encoded(const Sample& sample) {
-  const Array* bytes = sample.find("image_bytes");
+std::span<const std::byte> encoded(const Sample& sample, const std::string& field) {
+  const Array* bytes = sample.find(field + "_bytes");
   if (bytes == nullptr) throw DataError("There is no picture in the sample.");
   return std::as_bytes(bytes->as<uint8_t>());
 }
@@ -68,41 +69,92 @@ CropBox draw_crop(const ImageSettings& s, int32_t width, int32_t height, KeyedSt
 }
 
 void DecodeImage::apply(Sample& sample, const DrawKey&) const {
-  Array image = good(decode_image(encoded(sample), "", {}));
+  Array image = good(decode_image(encoded(sample, "image"), "", {}));
   forget(sample, "image_bytes");
   sample.set("image", std::move(image));
 }
 
-void PrepareImage::apply(Sample& sample, const DrawKey& key) const {
-  KeyedStream stream(key.seed, key.epoch, static_cast<uint64_t>(sample.id), kImageDraw);
-  const Array* decoded = sample.find("image");
+PrepareImage::Drawn PrepareImage::draw(const Sample& sample, const DrawKey& key) const {
+  // One picture draws by the purpose's number alone; several draw apart, by their names too.
+  const uint64_t purpose = field_ == "image" ? kImageDraw : mix_key(kImageDraw, hash64(field_));
+  KeyedStream stream(key.seed, key.epoch, static_cast<uint64_t>(sample.id), purpose);
   ImageInfo info;
-  if (decoded != nullptr) {
+  if (const Array* decoded = sample.find(field_)) {
     info.height = static_cast<int32_t>(decoded->shape()[0]);
     info.width = static_cast<int32_t>(decoded->shape()[1]);
   } else {
-    info = good(probe_image(encoded(sample), ""));
+    info = good(probe_image(encoded(sample, field_), ""));
   }
-  ImageRequest request;
-  request.decode = settings_.decode;
-  request.resize =
+  Drawn drawn;
+  drawn.request.decode = settings_.decode;
+  drawn.request.resize =
       ResizeRequest{settings_.width, settings_.height, draw_crop(settings_, info.width, info.height, stream),
                     settings_.filter, settings_.flip_chance > 0.0 && stream.uniform() < settings_.flip_chance};
+  if (settings_.max_degrees > 0.0) drawn.degrees = stream.uniform(-settings_.max_degrees, settings_.max_degrees);
+  return drawn;
+}
+
+Array PrepareImage::pixels(const Sample& sample, const Drawn& drawn) const {
+  const Array* decoded = sample.find(field_);
+  const Array cut = decoded != nullptr ? resize_rgb(rgb_view(*decoded), *drawn.request.resize)
+                                       : good(decode_image(encoded(sample, field_), "", drawn.request));
+  return settings_.max_degrees > 0.0 ? rotate_rgb(rgb_view(cut), drawn.degrees) : cut;
+}
+
+void PrepareImage::replace(Sample& sample, Array image) const {
+  forget(sample, field_ + "_bytes");
+  sample.set(field_, std::move(image));
+}
+
+void PrepareImage::apply(Sample& sample, const DrawKey& key) const {
+  const Drawn drawn = draw(sample, key);
+  const Array* decoded = sample.find(field_);
   Array image = Array::empty(Dtype::F32, {3, settings_.height, settings_.width});
   if (settings_.max_degrees > 0.0) {
-    const double degrees = stream.uniform(-settings_.max_degrees, settings_.max_degrees);
-    const Array pixels = decoded != nullptr ? resize_rgb(rgb_view(*decoded), *request.resize)
-                                            : good(decode_image(encoded(sample), "", request));
-    const Array turned = rotate_rgb(rgb_view(pixels), degrees);
-    normalize_rgb(rgb_view(turned), false, settings_.normalization, image.as<float>());
+    normalize_rgb(rgb_view(pixels(sample, drawn)), false, settings_.normalization, image.as<float>());
   } else if (decoded != nullptr) {
-    resize_normalize_rgb(rgb_view(*decoded), *request.resize, settings_.normalization, image.as<float>());
-  } else if (const ImageStatus bad =
-                 decode_image_normalized(encoded(sample), "", request, settings_.normalization, image.as<float>())) {
+    resize_normalize_rgb(rgb_view(*decoded), *drawn.request.resize, settings_.normalization, image.as<float>());
+  } else if (const ImageStatus bad = decode_image_normalized(encoded(sample, field_), "", drawn.request,
+                                                             settings_.normalization, image.as<float>())) {
     throw DataError(bad->reason);
   }
-  forget(sample, "image_bytes");
-  sample.set("image", std::move(image));
+  replace(sample, std::move(image));
+}
+
+void CropImage::apply(Sample& sample, const DrawKey& key) const {
+  const Drawn drawn = draw(sample, key);
+  Array image = pixels(sample, drawn);
+  // Crop and resize, then the flip, then the rotation about the centre.
+  const CropBox box = *drawn.request.resize->box;
+  const double w = settings_.width, h = settings_.height;
+  double sx = w / (box.x1 - box.x0), tx = -box.x0 * sx;
+  const double sy = h / (box.y1 - box.y0), ty = -box.y0 * sy;
+  if (drawn.request.resize->flip_horizontal) sx = -sx, tx = w - tx;
+  // Counter-clockwise on the screen, where y points down.
+  const double angle = drawn.degrees * 3.14159265358979323846 / 180.0, c = std::cos(angle), s = std::sin(angle);
+  const double from_x = tx - w / 2, from_y = ty - h / 2;
+  const double rows[9] = {c * sx,  s * sy, c * from_x + s * from_y + w / 2,
+                          -s * sx, c * sy, -s * from_x + c * from_y + h / 2,
+                          0.0,     0.0,    1.0};
+  Array matrix = Array::empty(Dtype::F32, {3, 3});
+  std::transform(rows, rows + 9, matrix.as<float>().begin(), [](double x) { return static_cast<float>(x); });
+  replace(sample, std::move(image));
+  sample.set(field_ + "_matrix", std::move(matrix));
+}
+
+void NormalizeImage::apply(Sample& sample, const DrawKey&) const {
+  const Array* pixels = sample.find(field_);
+  if (pixels == nullptr || pixels->dtype() != Dtype::U8) throw DataError("There are no pixels in the sample.");
+  Array image = Array::empty(Dtype::F32, {3, pixels->shape()[0], pixels->shape()[1]});
+  normalize_rgb(rgb_view(*pixels), false, normalization_, image.as<float>());
+  sample.set(field_, std::move(image));
+}
+
+std::string NormalizeImage::fingerprint() const {
+  std::string text = "normalize " + field_;
+  for (float value : normalization_.mean) text += " " + format_double(static_cast<double>(value));
+  for (float value : normalization_.stddev) text += " " + format_double(static_cast<double>(value));
+  return text;
 }
 
 }  // namespace redline::data

@@ -37,16 +37,51 @@ class DecodeImage : public SampleTransform {
   bool random() const override { return false; }
 };
 
-// "image_bytes" or "image" U8 [H, W, 3] -> "image" F32 [3, height, width].
+// "image_bytes" or "image" U8 [H, W, 3] -> "image" F32 [3, height, width]. `field` other than "image": one of several
+// pictures of a sample ("front", from "front_bytes"), with draws of its own.
 class PrepareImage : public SampleTransform {
  public:
-  explicit PrepareImage(const ImageSettings& settings) : settings_(settings) {}
+  explicit PrepareImage(const ImageSettings& settings, std::string field = "image")
+      : settings_(settings), field_(std::move(field)) {}
   void apply(Sample& sample, const DrawKey& key) const override;
-  std::string fingerprint() const override { return settings_.fingerprint(); }
+  std::string fingerprint() const override { return settings_.fingerprint() + (field_ == "image" ? "" : " " + field_); }
   bool random() const override { return settings_.random(); }
 
- private:
+ protected:
+  // What is drawn for a sample: the box with its flip, and degrees (0: no rotation).
+  struct Drawn {
+    ImageRequest request;
+    double degrees = 0.0;
+  };
+  Drawn draw(const Sample& sample, const DrawKey& key) const;
+  Array pixels(const Sample& sample, const Drawn& drawn) const;  // cut, resized and turned: U8 [height, width, 3]
+  void replace(Sample& sample, Array image) const;
+
   ImageSettings settings_;
+  std::string field_;
+};
+
+// The same without the normalisation, for what works on pixels: "image" U8 [height, width, 3], and under
+// "image_matrix" F32 [3, 3] where a pixel of the stored picture went: (x, y, 1) -> (x', y', 1).
+class CropImage : public PrepareImage {
+ public:
+  using PrepareImage::PrepareImage;
+  void apply(Sample& sample, const DrawKey& key) const override;
+  std::string fingerprint() const override { return "pixels of " + PrepareImage::fingerprint(); }
+};
+
+// "image" U8 [H, W, 3] -> F32 [3, H, W].
+class NormalizeImage : public SampleTransform {
+ public:
+  explicit NormalizeImage(const Normalization& normalization, std::string field = "image")
+      : normalization_(normalization), field_(std::move(field)) {}
+  void apply(Sample& sample, const DrawKey& key) const override;
+  std::string fingerprint() const override;
+  bool random() const override { return false; }
+
+ private:
+  Normalization normalization_;
+  std::string field_;
 };
 
 // The box a picture is cut to. RandomResized as torchvision draws it: ten tries of area and ratio, then the centre.

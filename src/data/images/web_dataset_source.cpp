@@ -33,9 +33,9 @@ Array label_array(int64_t label) {
 }  // namespace
 
 WebDatasetSource::WebDatasetSource(const std::vector<std::filesystem::path>& tars, WebKind kind,
-                                   const AudioSettings& audio)
+                                   const AudioRequest& audio)
     : kind_(kind), audio_(audio), tars_(tars) {
-  fingerprint_ = mix_key(hash64(kind == WebKind::Audio ? audio_.fingerprint() : "images"), tars_.fingerprint());
+  fingerprint_ = mix_key(hash64(kind == WebKind::Audio ? audio_fingerprint(audio_) : "images"), tars_.fingerprint());
   int64_t without = 0;
   std::string found;
   for (uint32_t t = 0; t < tars_.size(); ++t) {
@@ -107,7 +107,7 @@ ReadResult WebDatasetSource::read(int64_t index, measure::StageClock::Slot& slot
     label = read_meta(item).label;
     if (!label) return BadSample{sample_name, "Its cls or json member holds no label (a whole number)."};
   }
-  ReadResult result = kind_ == WebKind::Audio ? read_clip(tars_, item.tar, item.payload, sample_name, {}, audio_, slot)
+  ReadResult result = kind_ == WebKind::Audio ? read_clip(tars_, item.tar, item.payload, sample_name, audio_, slot)
                                               : read_picture(item, sample_name, slot);
   if (auto* sample = std::get_if<Sample>(&result); sample != nullptr && label)
     sample->set("label", label_array(*label));
@@ -134,7 +134,7 @@ double WebDatasetSource::measure(const Item& item) const {
   }
   std::vector<std::byte>& head = thread_bytes();
   if (!tars_.read(item.tar, item.payload, head, kWebHeadBytes).empty()) return std::numeric_limits<double>::quiet_NaN();
-  return measure_clip(head, tars_.index(item.tar).member(item.payload).size, {});
+  return measure_clip(head, tars_.index(item.tar).member(item.payload).size, 0.0);
 }
 
 double WebDatasetSource::length(int64_t index) const {

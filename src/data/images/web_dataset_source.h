@@ -17,7 +17,7 @@ enum class WebKind { Audio, Images };
 class WebDatasetSource : public Source {
  public:
   // Throws DataError when no sample has a part of the kind. Samples without one are left out and counted.
-  WebDatasetSource(const std::vector<std::filesystem::path>& tars, WebKind kind, const AudioSettings& audio = {});
+  WebDatasetSource(const std::vector<std::filesystem::path>& tars, WebKind kind, const AudioRequest& audio = {});
 
   int64_t size() const override { return static_cast<int64_t>(items_.size()); }
   // "audio", or "image_bytes" for the picture transform; "label" when there is one.
@@ -42,7 +42,7 @@ class WebDatasetSource : public Source {
   double measure(const Item& item) const;
 
   WebKind kind_;
-  AudioSettings audio_;
+  AudioRequest audio_;
   TarSet tars_;
   std::vector<Item> items_;
   uint64_t fingerprint_ = 0;

@@ -32,7 +32,6 @@ class RowGroupCache {
   const DecodedRowGroup* resident(size_t group) const {
     return slots_[group].published.load(std::memory_order_acquire);
   }
-  bool keeps_everything() const { return keeps_everything_; }
 
   struct Stats {
     int64_t hits = 0, misses = 0;

@@ -135,25 +135,8 @@ std::string usable_columns(const parquet::SchemaDescriptor& schema) {
 }
 
 std::string kind_text(const ParquetColumnKind& kind) {
-  const char* element = "numbers";
-  switch (kind.dtype) {
-    case Dtype::I32:
-      element = "int32";
-      break;
-    case Dtype::I64:
-      element = "int64";
-      break;
-    case Dtype::F32:
-      element = "float";
-      break;
-    case Dtype::F64:
-      element = "double";
-      break;
-    case Dtype::Bool:
-    case Dtype::U8:
-      element = "bool";
-      break;
-  }
+  constexpr const char* kElements[] = {"float", "double", "int32", "int64", "bool", "bool"};  // in the order of Dtype
+  const char* element = kElements[static_cast<size_t>(kind.dtype)];
   return kind.is_list ? std::string("a list of ") + element : std::string("a single ") + element;
 }
 

@@ -10,6 +10,7 @@
 #include "data/parquet/parquet_lengths.h"
 #include "data/parquet/parquet_levels.h"
 #include "data/parquet/parquet_narrow.h"
+#include "data/workers/collate.h"
 #include "data/workers/item_memory.h"
 
 namespace redline::data {
@@ -33,32 +34,6 @@ std::vector<std::string> projection(const ParquetOptions& options) {
   const bool missing = std::find(columns.begin(), columns.end(), options.length_column) == columns.end();
   if (!columns.empty() && !options.length_column.empty() && missing) columns.push_back(options.length_column);
   return columns;
-}
-
-template <class T>
-void fill_typed(void* out, size_t count, double value) {
-  std::fill_n(static_cast<T*>(out), count, static_cast<T>(value));
-}
-
-void fill_padding(void* out, size_t count, Dtype dtype, double value) {
-  if (value == 0.0) {
-    std::memset(out, 0, count * dtype_size(dtype));
-    return;
-  }
-  switch (dtype) {
-    case Dtype::F32:
-      return fill_typed<float>(out, count, value);
-    case Dtype::F64:
-      return fill_typed<double>(out, count, value);
-    case Dtype::I32:
-      return fill_typed<int32_t>(out, count, value);
-    case Dtype::I64:
-      return fill_typed<int64_t>(out, count, value);
-    case Dtype::U8:
-      return fill_typed<uint8_t>(out, count, value);
-    case Dtype::Bool:
-      return fill_typed<bool>(out, count, value);
-  }
 }
 
 void prefetch_bytes(const std::byte* begin, size_t count) {
@@ -272,7 +247,7 @@ std::string ParquetSource::name(int64_t index) const { return impl_->row_name(in
 const std::vector<ParquetSource::Column>& ParquetSource::columns() const { return impl_->columns; }
 int64_t ParquetSource::num_row_groups() const { return static_cast<int64_t>(impl_->files.row_groups().size()); }
 
-uint64_t ParquetSource::decoded_bytes() const {
+uint64_t ParquetSource::table_bytes() const {
   uint64_t bytes = 0;
   for (const auto& group : impl_->files.row_groups())
     bytes += impl_->files.decoded_bytes(group, impl_->options.widen_integers);

@@ -45,7 +45,7 @@ class ParquetSource : public Source, public BatchReader {
   bool can_collate(const CollateSpec& spec) const override;
   std::vector<BadRow> read_batch(std::span<const int64_t> indices, const BatchPlan& plan, Batch& batch,
                                  measure::StageClock::Slot& slot) const override;
-  void prefetch(std::span<const int64_t> indices) const override;
+  void prefetch(std::span<const int64_t> indices) const;  // decodes what these rows need, in the calling thread
 
   struct Column {
     std::string name;
@@ -54,8 +54,7 @@ class ParquetSource : public Source, public BatchReader {
   };
   const std::vector<Column>& columns() const;
   int64_t num_row_groups() const;
-  // Bytes of the whole table when decoded (from the footers): decides whether a full shuffle fits the buffer.
-  uint64_t decoded_bytes() const;
+  uint64_t table_bytes() const override;  // from the footers
   struct CacheStats {
     int64_t hits = 0, misses = 0;
     uint64_t bytes = 0;

@@ -338,7 +338,7 @@ TEST_F(ParquetSourceTest, TheCacheKeepsItsLimitAndServesManyThreads) {
   ParquetOptions wanted = options(fixture("plain_v1.parquet"));
   wanted.columns = {"tokens"};
   const json rows = expected()["plain_v1"];
-  const uint64_t all = ParquetSource(wanted).decoded_bytes();
+  const uint64_t all = ParquetSource(wanted).table_bytes();
   wanted.max_buffer_bytes = all / 5;
   const ParquetSource source(wanted);
   std::atomic<int> wrong = 0;

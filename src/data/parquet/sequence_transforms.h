@@ -1,4 +1,4 @@
-// Sequences: cut to a length. Padding is collation's (data/collate.h).
+// Sequences: cut to a length. Padding is collation's (data/workers/collate.h).
 #pragma once
 
 #include <string>

@@ -2,8 +2,8 @@
 // device inside.
 //
 // A plan is a list of groups (design: mix_group; the requested batch) and a step is `groups_per_step` consecutive ones.
-// Ranks and micro-batches only split a step (data/step_split.h), so the plan knows neither; resuming needs an epoch and
-// a step number.
+// Ranks and micro-batches only split a step (data/plan/step_split.h), so the plan knows neither; resuming needs an
+// epoch and a step number.
 #pragma once
 
 #include <algorithm>

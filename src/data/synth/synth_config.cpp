@@ -1,12 +1,29 @@
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/synth.h"
+#include "data/synth/synth_parts.h"
 
 namespace redline::data {
 
+const std::vector<synth::Maker>& synth::makers() {
+  static const std::vector<Maker> all{{"speech", {"flac", "wav"}, make_speech},
+                                      {"sequences", {}, make_sequences},
+                                      {"images", {"jpeg", "png"}, make_images}};
+  return all;
+}
+
+const synth::Maker& synth::maker_of(const SynthConfig& config) {
+  for (const Maker& maker : makers())
+    if (config.kind == maker.kind) return maker;
+  throw ConfigError("synth kind '" + printable(config.kind) + "' is unknown; known are speech, sequences and images.");
+}
+
 config::Table<SynthConfig> SynthConfig::fields() {
   config::Table<SynthConfig> table;
-  table.add("kind", &SynthConfig::kind, "What to generate.").choices({"speech", "sequences", "images"});
+  std::vector<std::string> kinds;
+  for (const synth::Maker& maker : synth::makers()) kinds.push_back(maker.kind);
+  table.add("kind", &SynthConfig::kind, "What to generate.").choices(std::move(kinds));
   table.add("num", &SynthConfig::num, "Number of training items.").range(1, 1e9);
   table.add("num_validation", &SynthConfig::num_validation, "Number of validation items; -1 for a tenth of num.")
       .range(-1, 1e9);
@@ -49,12 +66,9 @@ config::Table<SynthConfig> SynthConfig::fields() {
 }
 
 void SynthConfig::check() const {
-  if (kind != "speech" && kind != "sequences" && kind != "images") {
-    throw ConfigError("synth kind '" + printable(kind) + "' is unknown; known are speech, sequences and images.");
-  }
+  const std::vector<std::string>& formats = synth::maker_of(*this).formats;
   if (num < 1) throw ConfigError("synth num is " + std::to_string(num) + "; at least 1 item is needed.");
-  const bool audio = format == "flac" || format == "wav", picture = format == "jpeg" || format == "png";
-  if ((kind == "speech" && picture) || (kind == "images" && audio) || (kind == "sequences" && format != "auto")) {
+  if (format != "auto" && std::find(formats.begin(), formats.end(), format) == formats.end()) {
     throw ConfigError("synth format '" + format + "' does not fit kind '" + kind +
                       "'; leave it at auto, or use flac or wav for speech and jpeg or png for images.");
   }

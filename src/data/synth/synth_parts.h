@@ -36,6 +36,15 @@ void write_item(const std::filesystem::path& path, std::string_view bytes);
 std::string item_name(int64_t item);
 void make_item_folders(const std::filesystem::path& folder, int64_t count);
 
+// What can be generated, by the word for it.
+struct Maker {
+  const char* kind;
+  std::vector<std::string> formats;  // besides auto, which takes the first
+  SynthResult (*make)(const SynthConfig& config, const std::filesystem::path& out);
+};
+const std::vector<Maker>& makers();
+const Maker& maker_of(const SynthConfig& config);  // throws ConfigError for an unknown kind
+
 SynthResult make_speech(const SynthConfig& config, const std::filesystem::path& out);
 SynthResult make_sequences(const SynthConfig& config, const std::filesystem::path& out);
 SynthResult make_images(const SynthConfig& config, const std::filesystem::path& out);

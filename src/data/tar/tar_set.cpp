@@ -53,15 +53,15 @@ std::string TarSet::read(size_t tar, size_t member, std::span<std::byte> out) co
   return problem;
 }
 
-ReadResult read_clip(const TarSet& tars, size_t tar, size_t member, const std::string& name, const ClipRange& range,
-                     const AudioSettings& settings, measure::StageClock::Slot& slot) {
+ReadResult read_clip(const TarSet& tars, size_t tar, size_t member, const std::string& name, const AudioRequest& clip,
+                     measure::StageClock::Slot& slot) {
   const TarIndex::Member where = tars.index(tar).member(member);
   if (where.size >= kReadInPartsBytes) {
     DataFile own;
     std::string problem;
     const DataFile* file = tars.open(tar, own, problem);
     if (file == nullptr) return BadSample{name, problem};
-    return decode_clip(AudioInput(*file, where.offset, where.size), name, range, settings, slot);
+    return decode_clip(AudioInput(*file, where.offset, where.size), name, clip, slot);
   }
   std::vector<std::byte>& bytes = thread_bytes();
   {
@@ -70,7 +70,7 @@ ReadResult read_clip(const TarSet& tars, size_t tar, size_t member, const std::s
     if (!problem.empty()) return BadSample{name, problem};
     count_bytes(slot, bytes.size());
   }
-  return decode_clip(AudioInput(bytes), name, range, settings, slot);
+  return decode_clip(AudioInput(bytes), name, clip, slot);
 }
 
 }  // namespace redline::data

@@ -44,7 +44,7 @@ class TarSet {
 };
 
 // A member as audio: decode_clip() of it, large ones read as far as the clip needs them.
-ReadResult read_clip(const TarSet& tars, size_t tar, size_t member, const std::string& name, const ClipRange& range,
-                     const AudioSettings& settings, measure::StageClock::Slot& slot);
+ReadResult read_clip(const TarSet& tars, size_t tar, size_t member, const std::string& name, const AudioRequest& clip,
+                     measure::StageClock::Slot& slot);
 
 }  // namespace redline::data

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "data/workers/engine_testing.h"
+#include "data/testing/engine.h"
 
 namespace redline::data {
 namespace {

@@ -43,8 +43,6 @@ class BatchReader {
   // again. Any thread.
   virtual std::vector<BadRow> read_batch(std::span<const int64_t> indices, const BatchPlan& plan, Batch& batch,
                                          measure::StageClock::Slot& slot) const = 0;
-  // Starts decoding what these rows need in the calling thread (e.g. the next row group); optional.
-  virtual void prefetch(std::span<const int64_t> indices) const { static_cast<void>(indices); }
 };
 
 }  // namespace redline::data

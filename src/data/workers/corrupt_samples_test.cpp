@@ -10,9 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "data/audio/audio_testing.h"
 #include "data/build_loader.h"
-#include "data/workers/engine_testing.h"
+#include "data/kinds.h"
+#include "data/testing/audio_files.h"
+#include "data/testing/engine.h"
 
 namespace redline::data {
 namespace {
@@ -88,6 +89,7 @@ struct Outcome {
 
 Outcome run_epoch(const DatasetConfig& config, const ta::fs::path& run) {
   TaskNeeds needs;
+  needs.kind = audio_kind();
   needs.run_directory = run;
   ta::fs::remove(run / "bad_samples.jsonl");
   auto loader = build_loader(config, needs);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "data/workers/engine_testing.h"
+#include "data/testing/engine.h"
 
 namespace redline::data {
 namespace {

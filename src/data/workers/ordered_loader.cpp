@@ -2,48 +2,43 @@
 
 #include "core/check.h"
 #include "core/error.h"
-#include "data/collate.h"
+#include "data/workers/collate.h"
 
 namespace redline::data {
 
 namespace {
 
-constexpr int64_t kFastJobRows = 2048;  // rows per job where rows are tiny: waking a worker then costs well under 1 %
-constexpr int64_t kFastJobs = 3;        // in the window, so that neither side waits for the other
+constexpr int64_t kFastRows = 2048;    // of a stretch where rows are tiny: waking a worker then costs well under 1 %
+constexpr int64_t kFastStretches = 3;  // in the window, so that neither side waits for the other
 
-JobMaker::Settings maker_settings(const LoaderSettings& settings, const JobRunner::Parts& parts,
-                                  int64_t rows_per_step) {
-  JobMaker::Settings maker{settings.split, parts.batch_reader != nullptr, 1};
-  maker.split.mixes_groups = parts.group_transform != nullptr;
-  if (maker.whole_batches && settings.num_workers > 0) maker.job_rows = std::max(kFastJobRows, rows_per_step);
-  return maker;
+LoaderSettings complete(LoaderSettings settings, const PlanSettings& plan, const StretchRunner::Parts& parts) {
+  settings.whole_batches = parts.batch_reader != nullptr;
+  settings.prefetch_batches = std::max<int64_t>(1, settings.prefetch_batches);
+  if (!settings.whole_batches || settings.num_workers == 0) return settings;
+  settings.stretch_rows = std::max(kFastRows, plan.batch_size * plan.groups_per_step);
+  const int64_t micro =
+      settings.split.micro_batch_size > 0 ? settings.split.micro_batch_size : std::max<int64_t>(1, plan.batch_size);
+  settings.prefetch_batches = std::max(settings.prefetch_batches, kFastStretches * (settings.stretch_rows / micro + 1));
+  return settings;
 }
 
 }  // namespace
 
-OrderedLoader::OrderedLoader(LoaderSettings settings, std::shared_ptr<const Planner> planner, JobRunner::Parts parts)
-    : settings_(std::move(settings)),
+OrderedLoader::OrderedLoader(LoaderSettings settings, std::shared_ptr<const Planner> planner,
+                             StretchRunner::Parts parts)
+    : settings_(complete(std::move(settings), planner->settings(), parts)),
       planner_(std::move(planner)),
-      runner_(std::make_shared<JobRunner>(std::move(parts))),
+      runner_(std::make_shared<StretchRunner>(std::move(parts))),
       clock_(settings_.num_workers + 1),
       bad_log_(settings_.bad_samples_file, planner_->filtered().kept, settings_.bad_limits, settings_.split.rank) {
+  REDLINE_CHECK(settings_.split.mixes_groups == (runner_->parts().group_transform != nullptr),
+                "a step is split by whether its groups are mixed");
   const PlanSettings& plan = planner_->settings();
-  const JobMaker::Settings maker = maker_settings(settings_, runner_->parts(), plan.batch_size * plan.groups_per_step);
   const Source* source = &runner_->parts().chain->source();
-  const double cut = plan.cut_length;
-  maker_ = std::make_shared<JobMaker>(
-      planner_, [source, cut](int64_t sample) { return std::min(source->length(sample), cut); }, maker);
-  JobQueue::Settings queue;
-  queue.num_workers = settings_.num_workers;
-  queue.window = std::max<int64_t>(1, settings_.prefetch_batches);
-  if (maker.job_rows > 1) {
-    const int64_t micro =
-        settings_.split.micro_batch_size > 0 ? settings_.split.micro_batch_size : std::max<int64_t>(1, plan.batch_size);
-    queue.window = std::max(queue.window, kFastJobs * (maker.job_rows / micro + 1));
-  }
-  queue.max_buffer_bytes = settings_.max_buffer_bytes;
-  queue.on_worker_start = settings_.on_worker_start;
-  queue_ = std::make_unique<JobQueue>(std::move(queue), maker_, runner_, clock_);
+  maker_ = std::make_shared<StretchMaker>(
+      planner_, [source, cut = plan.cut_length](int64_t sample) { return std::min(source->length(sample), cut); },
+      settings_);
+  queue_ = std::make_unique<WorkerQueue>(settings_, maker_, runner_, clock_);
   enter_epoch(0);
   if (plan_->num_steps() == 0) {
     throw DataError("drop_last leaves no batch: " + std::to_string(planner_->filtered().kept) +
@@ -67,7 +62,7 @@ void OrderedLoader::report_bad(const Micro& micro) {
     bad_log_.good_rows(rows);
     return;
   }
-  for (const auto& events : micro.bad) bad_log_.row(events, plan_->epoch, micro.step);
+  for (const auto& events : micro.bad) bad_log_.row(events, plan_->epoch, micro.batch.step);
 }
 
 std::optional<Batch> OrderedLoader::next() {
@@ -81,12 +76,12 @@ std::optional<Batch> OrderedLoader::next() {
     return std::nullopt;
   }
   Micro* micro = queue_->front();
-  REDLINE_CHECK(micro != nullptr && micro->step == steps_done_, "the queue delivers the plan in order");
+  REDLINE_CHECK(micro != nullptr && micro->batch.step == steps_done_, "the queue delivers the plan in order");
   report_bad(*micro);
   if (micro->error != nullptr) std::rethrow_exception(micro->error);  // front() finds it again until a seek
   std::optional<Batch> batch(std::move(micro->batch));
   runner_->released(num_bytes(*batch));
-  inside_step_ = micro->index + 1 < micro->count;
+  inside_step_ = batch->micro_batch + 1 < batch->num_micro_batches;
   if (!inside_step_) ++steps_done_;
   queue_->pop();
   return batch;
@@ -104,7 +99,7 @@ void OrderedLoader::seek(int64_t epoch, int64_t step) {
                     ", but an epoch has " + std::to_string(steps) +
                     " steps: was the checkpoint made with other data or another batch_size?");
   }
-  enter_epoch(epoch);  // before the workers may ask for jobs of it
+  enter_epoch(epoch);  // before the workers may ask for stretches of it
   queue_->restart(epoch, step);
   steps_done_ = step;
 }

@@ -6,27 +6,14 @@
 
 #include "data/loader.h"
 #include "data/workers/bad_samples.h"
-#include "data/workers/job_queue.h"
+#include "data/workers/loader_settings.h"
+#include "data/workers/worker_queue.h"
 
 namespace redline::data {
 
-struct LoaderSettings {
-  SplitSettings split;
-  int num_workers = 0;
-  int64_t prefetch_batches = 2;  // micro-batches made ahead
-  int64_t max_buffer_bytes = INT64_MAX;
-  bool persistent_workers = true;
-  // Work on the next epoch's first batches while the current one ends. Off for validation, which starts again at epoch
-  // 0.
-  bool continuous = true;
-  std::function<void()> on_worker_start;
-  std::filesystem::path bad_samples_file;
-  BadSampleLimits bad_limits;
-};
-
 class OrderedLoader : public Loader {
  public:
-  OrderedLoader(LoaderSettings settings, std::shared_ptr<const Planner> planner, JobRunner::Parts parts);
+  OrderedLoader(LoaderSettings settings, std::shared_ptr<const Planner> planner, StretchRunner::Parts parts);
   ~OrderedLoader() override;
 
   std::optional<Batch> next() override;
@@ -40,12 +27,12 @@ class OrderedLoader : public Loader {
   void enter_epoch(int64_t epoch);
   void report_bad(const Micro& micro);
 
-  LoaderSettings settings_;
+  LoaderSettings settings_;  // of maker and queue too
   std::shared_ptr<const Planner> planner_;
-  std::shared_ptr<JobRunner> runner_;
+  std::shared_ptr<StretchRunner> runner_;
   measure::StageClock clock_;
-  std::shared_ptr<JobMaker> maker_;
-  std::unique_ptr<JobQueue> queue_;
+  std::shared_ptr<StretchMaker> maker_;
+  std::unique_ptr<WorkerQueue> queue_;
   BadSampleLog bad_log_;
 
   std::shared_ptr<const EpochPlan> plan_;  // of the consumer's epoch

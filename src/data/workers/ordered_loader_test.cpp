@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "core/time.h"
-#include "data/workers/engine_testing.h"
+#include "data/testing/engine.h"
 
 namespace redline::data {
 namespace {

@@ -3,7 +3,7 @@
 #include <new>
 
 #include "core/error.h"
-#include "data/collate.h"
+#include "data/workers/collate.h"
 
 namespace redline::data {
 
@@ -19,10 +19,6 @@ template <class E>
 std::exception_ptr with_sample(const std::string& sentence) {
   return std::make_exception_ptr(E(sentence));
 }
-
-}  // namespace
-
-namespace {
 
 std::exception_ptr with_prefix(const std::string& prefix) {
   try {
@@ -136,22 +132,21 @@ std::optional<BadSample> SampleChain::try_within_budget(int64_t sample, const Dr
   }
 }
 
-void SampleChain::make_row(const EpochPlan& plan, uint32_t entry, Row& row, measure::StageClock::Slot& slot) const {
+void SampleChain::make_sample(const EpochPlan& plan, uint32_t entry, Sample& out, std::vector<BadEvent>& bad,
+                              measure::StageClock::Slot& slot) const {
   const DrawKey key = draw_key(plan, planner_->settings().seed, entry);
   const int64_t planned = plan.sample(entry);
   int64_t sample = planned;
   for (int attempt = 0;; ++attempt) {
-    auto bad = try_within_budget(sample, key, row.sample, slot);
-    if (!bad) break;
-    row.bad.push_back({sample, std::move(bad->name), std::move(bad->reason)});
+    auto wrong = try_within_budget(sample, key, out, slot);
+    if (!wrong) break;
+    bad.push_back({sample, std::move(wrong->name), std::move(wrong->reason)});
     if (attempt + 1 == kMaxSubstitutes) {
-      throw DataError(std::to_string(kMaxSubstitutes) +
-                      " samples in a row could not be used, the last: " + row.bad.back().name + ": " +
-                      row.bad.back().reason + " Check that the data is there and readable.");
+      throw DataError(std::to_string(kMaxSubstitutes) + " samples in a row could not be used, the last: " +
+                      bad.back().name + ": " + bad.back().reason + " Check that the data is there and readable.");
     }
     sample = planner_->substitute(plan.epoch, planned, attempt);
   }
-  row.num_bytes = num_bytes(row.sample);
   slot.samples.store(slot.samples.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 

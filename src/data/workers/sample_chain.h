@@ -1,4 +1,4 @@
-// One sample's way from the source to a finished row: read (or found in the cache), transformed, and replaced by the
+// One sample's way from the source to its batch: read (or found in the cache), transformed, and replaced by the
 // plan's substitute when it is bad. What happens depends on (seed, epoch, sample) alone, never on the worker that does
 // it.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace redline::data {
 
-// A sample that could not be used, met while a row was made.
+// A sample that could not be used, met while a row of a batch was made.
 struct BadEvent {
   int64_t sample = -1;
   std::string name, reason;
@@ -24,12 +24,6 @@ struct BadEvent {
 
 inline constexpr int kMaxSubstitutes =
     100;  // bad samples in a row, for one row or in the plan: then the data is broken
-
-struct Row {
-  Sample sample;
-  std::vector<BadEvent> bad;  // tried before `sample`, in order
-  int64_t num_bytes = 0;
-};
 
 class SampleChain {
  public:
@@ -39,14 +33,14 @@ class SampleChain {
               std::shared_ptr<FeatureCache> cache, std::shared_ptr<const Planner> planner,
               std::shared_ptr<MemoryBudget> budget = nullptr);
 
-  // Throws what is not the sample's fault, with the sample's name in front; DataError when no substitute is good
-  // either.
-  void make_row(const EpochPlan& plan, uint32_t entry, Row& row, measure::StageClock::Slot& slot) const;
+  // Fills `out`, and `bad` with what was tried before it, in order. Throws what is not the sample's fault, with the
+  // sample's name in front; DataError when no substitute is good either.
+  void make_sample(const EpochPlan& plan, uint32_t entry, Sample& out, std::vector<BadEvent>& bad,
+                   measure::StageClock::Slot& slot) const;
 
   const Source& source() const { return *source_; }
   const Planner& planner() const { return *planner_; }
   const FeatureCache* cache() const { return cache_.get(); }
-  bool has_transforms() const { return !transforms_.empty(); }
   // What the cached part of the chain depends on besides the content.
   static std::string fingerprint(const std::vector<std::shared_ptr<const SampleTransform>>& transforms);
 
@@ -66,7 +60,7 @@ class SampleChain {
   std::shared_ptr<MemoryBudget> budget_;
 };
 
-// Draws of a row: a repeat of the same sample in an epoch draws other numbers.
+// Draws of an entry: a repeat of the same sample in an epoch draws other numbers.
 DrawKey draw_key(const EpochPlan& plan, uint64_t seed, uint32_t entry);
 
 // The current exception with "sample NAME: " in front and the same class and exit code; call inside a catch block. When

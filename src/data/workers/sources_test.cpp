@@ -5,12 +5,12 @@
 #include <set>
 
 #include "core/error.h"
-#include "data/audio/audio_testing.h"
 #include "data/audio/manifest_source.h"
 #include "data/audio/tarred_source.h"
 #include "data/codecs/image_writer.h"
 #include "data/images/image_table.h"
 #include "data/images/web_dataset_source.h"
+#include "data/testing/audio_files.h"
 #include "data/workers/concat_source.h"
 
 namespace redline::data {

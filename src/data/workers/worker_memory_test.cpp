@@ -10,7 +10,7 @@
 #include "core/run_threads.h"
 #include "data/audio/audio_clip.h"
 #include "data/synth/synth_parts.h"
-#include "data/workers/engine_testing.h"
+#include "data/testing/engine.h"
 #include "measure/faults.h"
 
 namespace {

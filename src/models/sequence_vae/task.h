@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/kinds.h"
 #include "models/sequence_vae/aggressive.h"
 #include "models/sequence_vae/monitor.h"
 #include "models/sequence_vae/options.h"
@@ -34,7 +35,7 @@ class SequenceVaeTask : public task::Task {
   task::Batch worst_case_batch(int64_t batch_size) const override;
   data::CollateSpec collate() const override;
   std::shared_ptr<data::SampleTransform> sample_transform() const override;
-  std::string source_kind() const override { return "parquet"; }
+  std::shared_ptr<const data::Kind> kind() const override { return data::table_kind(); }
   std::unique_ptr<task::Monitor> monitor() override;
   void begin_attempt() override;
   void committed(int64_t step) override;

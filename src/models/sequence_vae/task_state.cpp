@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/log.h"
-#include "data/dataset_config.h"
+#include "data/option_names.h"
 #include "models/sequence_vae/task.h"
 
 namespace redline::models::sequence_vae {

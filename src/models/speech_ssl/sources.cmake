@@ -12,14 +12,17 @@ list(APPEND MODELS_SOURCES
   speech_ssl/mel_filterbank.cpp
   speech_ssl/mel_kernel.cpp
   speech_ssl/model.cpp
+  speech_ssl/multi_speaker_noise.cpp
+  speech_ssl/noise.cpp
   speech_ssl/option_tables.cpp
   speech_ssl/options.cpp
   speech_ssl/preprocessor.cpp
   speech_ssl/quantizer.cpp
   speech_ssl/row_kernels.cpp
+  speech_ssl/speech_kind.cpp
   speech_ssl/speech_ssl_task.cpp
   speech_ssl/subsampling.cpp
   speech_ssl/subsampling_fused.cpp
   speech_ssl/subsampling_kernels.cpp
   speech_ssl/work_estimate.cpp)
-list(APPEND MODELS_TESTS speech_ssl/model_test.cpp)
+list(APPEND MODELS_TESTS speech_ssl/model_test.cpp speech_ssl/noise_test.cpp speech_ssl/speech_kind_test.cpp)

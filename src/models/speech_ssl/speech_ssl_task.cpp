@@ -4,9 +4,10 @@
 
 #include "core/error.h"
 #include "core/strings.h"
-#include "data/dataset_config.h"
+#include "data/option_names.h"
 #include "models/speech_ssl/feature_transform.h"
 #include "models/speech_ssl/model.h"
+#include "models/speech_ssl/speech_kind.h"
 #include "models/speech_ssl/work_estimate.h"
 
 namespace redline::models::speech {
@@ -98,7 +99,7 @@ class SpeechSslTask : public task::Task {
   std::shared_ptr<data::SampleTransform> sample_transform() const override {
     return options_.cache_features ? make_feature_transform(options_.preprocessor) : nullptr;
   }
-  std::string source_kind() const override { return "audio"; }
+  std::shared_ptr<const data::Kind> kind() const override { return noisy_speech_kind(); }
 
  private:
   // A length that lies would read past its row.

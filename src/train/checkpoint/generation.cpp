@@ -72,10 +72,14 @@ bool is_generation_file(const fs::path& path) {
   return false;
 }
 
-// Not recursive: only the files that a save writes go, and then the directory when nothing else is in it.
+// Not recursive: only the files that a save writes go, and then the directory when nothing else is in it. Of a link (a
+// generation that somebody moved to another disk) only the link goes.
 void remove_files(const fs::path& directory, FileOps& ops) {
-  for (const fs::path& path : entries_of(directory))
-    if (is_generation_file(path)) ops.remove(path);
+  std::error_code ignored;
+  if (!fs::is_symlink(directory, ignored)) {
+    for (const fs::path& path : entries_of(directory))
+      if (is_generation_file(path)) ops.remove(path);
+  }
   ops.remove(directory);
 }
 

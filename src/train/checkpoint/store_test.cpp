@@ -139,6 +139,24 @@ TEST(CheckpointStore, DigestsDoNotDependOnWhoTakesThem) {
   }
 }
 
+// Somebody moved a generation to another disk and left a link: letting it go takes the link, not what it leads to.
+TEST(CheckpointStore, WhatALinkLeadsToIsNeverRemoved) {
+  ScratchDirectory scratch;
+  CheckpointStore store(scratch / "c", keep_two());
+  store.save_sync(state_at(1, 10), 1);
+  const std::filesystem::path generation = scratch / "c" / generation_name(1), moved = scratch / "elsewhere";
+  std::filesystem::rename(generation, moved);
+  std::filesystem::create_directory_symlink(moved, generation);
+  std::filesystem::create_directory_symlink(moved, scratch / "c" / ".tmp-step-00000009-1");
+  for (int64_t step : {2, 3, 4}) store.save_sync(state_at(step, 10), step);
+  EXPECT_FALSE(std::filesystem::is_symlink(generation)) << "two are kept";
+  EXPECT_TRUE(verify_generation(moved, VerifyDepth::Sha256).damage.empty());
+  CheckpointStore next(scratch / "c", keep_two());
+  next.save_sync(state_at(5, 10), 5);  // removes what an interrupted save left
+  EXPECT_FALSE(std::filesystem::is_symlink(scratch / "c" / ".tmp-step-00000009-1"));
+  EXPECT_TRUE(verify_generation(moved, VerifyDepth::Sha256).damage.empty());
+}
+
 TEST(CheckpointStore, AwkwardTensorsSurviveASnapshot) {
   ScratchDirectory scratch;
   CheckpointStore store(scratch / "c", keep_two());

@@ -46,7 +46,6 @@ LoopSettings make_loop_settings(const Job& job, const task::Task& task, const da
   LoopSettings s;
   s.seed = job.seed();
   s.device = job.device();
-  s.channels_last = job.channels_last(task);
   s.detect_anomaly = t.detect_anomaly;
   s.precision = job.precision();
   s.amp = t.amp;
@@ -85,7 +84,7 @@ LoopSettings make_loop_settings(const Job& job, const task::Task& task, const da
         "checkpoints may look best; {} does not (monitor: auto).",
         job.monitor_metric()));
   s.fp32_gflops = job.machine().gemm_fp32_gflops;
-  if (task.source_kind() == "audio") s.items_per_length = static_cast<double>(job.train_ds().sample_rate);
+  s.items_per_length = task.kind()->items_per_length(job.train_ds());
   s.intra_op_threads = t.intra_op_threads.value();
   s.config_hash = job.config_hash();
   if (notes != nullptr && task.batch_statistics() && t.accumulate_grad_batches > 1)

@@ -19,7 +19,7 @@ using measure::Phase;
 using measure::PhaseScope;
 
 ValidationSettings validation_settings(const LoopSettings& s, Precision precision, const CountOrShare& limit) {
-  return {s.seed, precision, s.device, s.channels_last, limit, [] { return StopFlag::requested(); }};
+  return {s.seed, precision, s.device, limit, [] { return StopFlag::requested(); }};
 }
 
 // The averaged weights in place of the live ones, for its life.

@@ -22,7 +22,7 @@ namespace redline::train {
 struct LoopSettings {
   uint64_t seed = 0;
   torch::Device device = torch::kCPU;
-  bool channels_last = false, detect_anomaly = false;
+  bool detect_anomaly = false;
 
   Precision precision = Precision::Fp32;  // that the run asks for
   AmpConfig amp;

@@ -16,7 +16,7 @@ Trainer::Trainer(const LoopParts& parts, LoopSettings settings)
     : parts_(parts),
       settings_(std::move(settings)),
       state_(parts_, settings_),
-      feed_(parts_.train, parts_.stream, settings_.channels_last, clock_),
+      feed_(parts_.train, parts_.stream, clock_),
       program_(parts_.task, settings_.device, clock_, agreement_),
       engine_({parts_.task, *state_.optimizer, state_.ema.get(), feed_, program_, agreement_, clock_}, settings_.step),
       replay_(parts_, settings_.guards, state_, clock_),

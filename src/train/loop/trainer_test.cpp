@@ -21,7 +21,7 @@ using testing::Loop;
 // Gradients of one step of 8 samples with dropout on, computed in `pieces` parts.
 std::map<std::string, torch::Tensor> gradients_of(int64_t pieces, double* loss, double scale = 1.0) {
   Loop loop({"model.dropout=0.4"});
-  task::Batch whole = to_task_batch(*loop.train->next(), nullptr, false);
+  task::Batch whole = to_task_batch(*loop.train->next(), nullptr);
   measure::StepClock clock;
   Alone agreement;
   EagerStep compute(*loop.task, torch::kCPU, clock, agreement);
@@ -54,7 +54,7 @@ TEST(EagerStep, NegativeControlAveragingPiecesWithoutWeightsIsNotTheSame) {
   double whole_loss = 0;
   const auto whole = gradients_of(1, &whole_loss);
   Loop loop({"model.dropout=0.4"});
-  task::Batch batch = to_task_batch(*loop.train->next(), nullptr, false);
+  task::Batch batch = to_task_batch(*loop.train->next(), nullptr);
   measure::StepClock clock;
   std::map<std::string, torch::Tensor> mean;
   for (int64_t i = 0; i < 4; ++i) {

@@ -87,7 +87,7 @@ ValidationResult validate(task::Task& task, data::Loader& loader, const Validati
     if (!batch) break;
     if (batch->micro_batch + 1 == batch->num_micro_batches) ++result.batches;
     if (batch->sample_ids.empty()) continue;
-    add_rows(task, to_task_batch(*batch, stream, settings.channels_last), schema, settings, memory, sums);
+    add_rows(task, to_task_batch(*batch, stream), schema, settings, memory, sums);
     result.samples += static_cast<int64_t>(batch->sample_ids.size());
   }
   result.complete = result.batches > 0;

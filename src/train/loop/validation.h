@@ -20,7 +20,6 @@ struct ValidationSettings {
   uint64_t seed = 0;
   Precision precision = Precision::Fp32;
   torch::Device device = torch::kCPU;
-  bool channels_last = false;
   CountOrShare limit_batches;
   std::function<bool()> stop;  // asked between batches
 };

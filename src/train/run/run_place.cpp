@@ -38,6 +38,12 @@ bool is_unfinished_run_of(const Job& job, const fs::path& run) {
   std::optional<RunState> state;
   try {
     state = read_run_state(run);
+    std::error_code ignored;
+    if (!state && fs::exists(run / kRunStateName, ignored))
+      log_warning(fmt::format(
+          "Whether {} is an unfinished run of this job cannot be seen: its {} is damaged or of another version. "
+          "--run-dir with that path continues it.",
+          printable(run.string()), kRunStateName));
   } catch (const DiskError& error) {  // e.g. somebody else's
     log_warning(fmt::format("Whether {} is an unfinished run of this job cannot be seen: {}", printable(run.string()),
                             error.what()));

@@ -9,12 +9,10 @@
 
 namespace redline::train {
 
-task::Batch to_task_batch(const data::Batch& batch, device::CopyStream* stream, bool channels_last) {
+task::Batch to_task_batch(const data::Batch& batch, device::CopyStream* stream) {
   task::Batch result;
   for (const auto& [name, array] : batch.fields) {
     torch::Tensor tensor = data::to_tensor(array);
-    if (channels_last && tensor.dim() == 4 && tensor.is_floating_point())
-      tensor = tensor.contiguous(at::MemoryFormat::ChannelsLast);
     if (stream != nullptr && stream->copies()) tensor = stream->start(tensor);
     result.tensors.emplace(name, std::move(tensor));
   }

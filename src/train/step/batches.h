@@ -1,5 +1,5 @@
-// From the loader's batch to the task's: tensors without a copy, on the device, in the memory format of the run; and
-// rows of one.
+// From the loader's batch to the task's: tensors without a copy (workers wrote them in the memory format of the run),
+// on the device; and rows of one.
 #pragma once
 
 #include "data/sample.h"
@@ -8,8 +8,8 @@
 
 namespace redline::train {
 
-// `stream` null: stays on the CPU. With channels_last, 4-D floating tensors are laid out so.
-task::Batch to_task_batch(const data::Batch& batch, device::CopyStream* stream, bool channels_last);
+// `stream` null: stays on the CPU.
+task::Batch to_task_batch(const data::Batch& batch, device::CopyStream* stream);
 
 // Rows [begin, begin + count): tensors whose first dimension is the batch (by the schema, else by size) are narrowed,
 // others shared. items and padded_items are shared out evenly.

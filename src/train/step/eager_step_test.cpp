@@ -54,7 +54,7 @@ struct Fixture {
   explicit Fixture(const std::vector<std::string>& overrides = {"model.dropout=0"})
       : job(make_job(overrides)), task(job->build_task()) {
     loader = job->build_loader(*task, Job::Part::Train, {});
-    batch = to_task_batch(*loader->next(), nullptr, false);
+    batch = to_task_batch(*loader->next(), nullptr);
     task->module().train();
   }
   // Gradients of a step made of these pieces, divided as commit would.
@@ -128,7 +128,7 @@ struct EngineFixture : Fixture {
   explicit EngineFixture(const std::vector<std::string>& overrides) : Fixture(overrides) { loader->seek(0, 0); }
   StepVerdict attempt(Agreement& agreement, StepProgram& program, const MemoryGuard& memory = {}) {
     Optimizer optimizer(job->optim(), apply_parameter_rules(task->module(), {}, job->optim().rules()));
-    StepFeed feed(*loader, nullptr, false, clock);
+    StepFeed feed(*loader, nullptr, clock);
     StepEngine engine({*task, optimizer, nullptr, feed, program, agreement, clock}, {});
     engine.begin_step();
     return engine.attempt({1, 0, Precision::Fp32, 1.0, 1}, memory, [] { return false; });

@@ -43,7 +43,7 @@ bool StepFeed::pull() {
     return true;
   }
   const measure::PhaseScope scope(clock_, measure::Phase::Copy);
-  batches_.push_back(to_task_batch(*batch, stream_, channels_last_));
+  batches_.push_back(to_task_batch(*batch, stream_));
   return true;
 }
 

@@ -13,8 +13,8 @@ namespace redline::train {
 
 class StepFeed {
  public:
-  StepFeed(data::Loader& loader, device::CopyStream* stream, bool channels_last, measure::StepClock& clock)
-      : loader_(loader), stream_(stream), channels_last_(channels_last), clock_(clock) {}
+  StepFeed(data::Loader& loader, device::CopyStream* stream, measure::StepClock& clock)
+      : loader_(loader), stream_(stream), clock_(clock) {}
 
   // Forgets the last step's batches.
   void begin_step();
@@ -31,7 +31,6 @@ class StepFeed {
 
   data::Loader& loader_;
   device::CopyStream* stream_;
-  bool channels_last_;
   measure::StepClock& clock_;
   std::deque<task::Batch> batches_;
   int64_t expected_ = 0;

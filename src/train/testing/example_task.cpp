@@ -2,6 +2,7 @@
 #include "train/testing/example_task.h"
 
 #include "core/philox.h"
+#include "data/kinds.h"
 #include "data/memory_source.h"
 
 namespace redline::example {
@@ -116,15 +117,17 @@ data::CollateSpec CurveTask::collate() const {
   return spec;
 }
 
-std::shared_ptr<data::Source> CurveTask::source(bool training) const {
-  std::vector<data::Sample> samples;
-  std::vector<double> lengths;
-  const int64_t count = training ? options_.samples : std::max<int64_t>(1, options_.samples / 4);
-  for (int64_t id = 0; id < count; ++id) {
-    samples.push_back(make_sample(options_, training ? 1 : 2, id));
-    lengths.push_back(static_cast<double>(samples.back().find("y")->numel()));
-  }
-  return std::make_shared<data::MemorySource>(std::move(samples), std::move(lengths));
+std::shared_ptr<const data::Kind> CurveTask::kind() const {
+  return data::memory_kind([options = options_](bool training) {
+    std::vector<data::Sample> samples;
+    std::vector<double> lengths;
+    const int64_t count = training ? options.samples : std::max<int64_t>(1, options.samples / 4);
+    for (int64_t id = 0; id < count; ++id) {
+      samples.push_back(make_sample(options, training ? 1 : 2, id));
+      lengths.push_back(static_cast<double>(samples.back().find("y")->numel()));
+    }
+    return std::make_shared<data::MemorySource>(std::move(samples), std::move(lengths));
+  });
 }
 
 void register_curve(task::Registry& registry) {

@@ -29,8 +29,7 @@ class CurveTask : public task::Task {
   double flops_per_sample(double length) const override;
   task::Batch worst_case_batch(int64_t batch_size) const override;
   data::CollateSpec collate() const override;
-  std::string source_kind() const override { return "tensors"; }
-  std::shared_ptr<data::Source> source(bool training) const override;
+  std::shared_ptr<const data::Kind> kind() const override;
 
  protected:
   torch::Tensor predict_points(const torch::Tensor& x_BTF, task::Context& ctx);

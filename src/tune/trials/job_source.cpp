@@ -5,7 +5,6 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/build_loader.h"
-#include "data/step_split.h"
 
 namespace redline::tune {
 
@@ -52,10 +51,10 @@ JobView view_job(const train::Job& job, task::Task& task) {
   view.computes_padding = task.computes_padding();
   view.supports_channels_last = task.supports_channels_last();
   view.channels_last = job.channels_last(task);
-  view.ragged = task.source_kind() != "images";
-  view.images = task.source_kind() == "images";
   const data::DatasetConfig& data = job.train_ds();
   const train::TrainerConfig& trainer = job.trainer();
+  view.ragged = task.kind()->longest(data).has_value();
+  view.images = task.kind()->decodes_pictures();
   view.bounded_by_length = data.batch_duration.has_value() || data.batch_tokens.has_value();
   view.max_steps = trainer.max_steps;
   view.max_iters = trainer.max_iters.value_or(0);
@@ -97,8 +96,7 @@ std::optional<PlanShape> plan_shape(const JobSource& jobs, const task::Task& tas
   try {
     const Planned p = plan_job(jobs, task, setting);
     const auto plan = p.planner->epoch(0);
-    const data::SplitSettings split =
-        data::split_settings(p.job->train_ds(), p.needs, p.planner->settings(), p.needs.collate);
+    const data::SplitSettings split = data::split_settings(p.job->train_ds(), p.needs, p.planner->settings());
     const double cut = p.planner->settings().cut_length;
     const auto length = [&](int64_t sample) { return std::min(cut, p.data.source->length(sample)); };
     const int64_t steps = std::min(kMostSteps, plan->num_steps());

@@ -120,7 +120,7 @@ bool resolve_job(std::span<const std::byte> bytes) {
   source.file = file.path();
   MachineFacts machine;
   try {
-    const auto job = Job::read(testing::registry(), source, machine, {.needs_data = true, .measure_rates = false});
+    const auto job = Job::read(testing::registry(), source, machine);
     require(!job->config_hash().empty() && !job->resolved().dump_yaml().empty(), "a resolved job can be shown");
     return true;
   } catch (const Error& error) {

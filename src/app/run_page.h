@@ -1,0 +1,15 @@
+// A record with its diagnosis, and a page on its way to the user: what doctor, report and compare share.
+#pragma once
+
+#include <string>
+
+#include "app/command.h"
+#include "report/page.h"
+
+namespace redline::app {
+
+report::RunPart read_part(const std::string& directory);
+// As text or JSON, and as a file where `html` names one.
+void print_page(const report::Page& page, const Globals& globals, const std::string& html);
+
+}  // namespace redline::app
