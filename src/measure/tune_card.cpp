@@ -11,7 +11,7 @@
 namespace redline::measure {
 namespace {
 
-using Json = StrictOrderedJson;
+using CardJson = StrictOrderedJson;
 
 template <class T, class U>
 concept Is = std::is_same_v<std::remove_const_t<T>, U>;
@@ -135,26 +135,26 @@ void visit(Is<TuneCard> auto& card, auto& fields) {
 }
 
 struct Writer {
-  Json json = Json::object();
+  CardJson json = CardJson::object();
 
   // Not-a-number and infinities as words.
-  static Json value(double number) {
+  static CardJson value(double number) {
     if (std::isnan(number)) return "nan";
     if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
     return number;
   }
   template <class T>
-  static Json value(const std::optional<T>& held) {
-    return held ? value(*held) : Json();
+  static CardJson value(const std::optional<T>& held) {
+    return held ? value(*held) : CardJson();
   }
   template <class T>
-  static Json value(const std::vector<T>& list) {
-    Json json = Json::array();
+  static CardJson value(const std::vector<T>& list) {
+    CardJson json = CardJson::array();
     for (const T& item : list) json.push_back(value(item));
     return json;
   }
   template <class T>
-  static Json value(const T& held) {
+  static CardJson value(const T& held) {
     if constexpr (requires(Writer & fields) { visit(held, fields); }) {
       Writer inner;
       visit(held, inner);
@@ -184,25 +184,25 @@ struct Writer {
 
 // Throws the JSON library's errors: a missing key, a wrong type, an unknown word.
 struct Reader {
-  const Json& json;
+  const CardJson& json;
 
-  static void read(const Json& from, double& number) {
+  static void read(const CardJson& from, double& number) {
     number = from.is_string() ? parse_double(from.get<std::string>()).value_or(std::nan(""))
              : from.is_null() ? 0
                               : from.get<double>();
   }
   template <class T>
-  static void read(const Json& from, std::optional<T>& held) {
+  static void read(const CardJson& from, std::optional<T>& held) {
     held.reset();
     if (!from.is_null()) read(from, held.emplace());
   }
   template <class T>
-  static void read(const Json& from, std::vector<T>& list) {
+  static void read(const CardJson& from, std::vector<T>& list) {
     list.clear();
-    for (const Json& item : from) read(item, list.emplace_back());
+    for (const CardJson& item : from) read(item, list.emplace_back());
   }
   template <class T>
-  static void read(const Json& from, T& held) {
+  static void read(const CardJson& from, T& held) {
     if constexpr (requires(Reader & fields) { visit(held, fields); }) {
       Reader inner{from};
       visit(held, inner);
@@ -256,7 +256,7 @@ double BreakEven::best_finish_seconds() const {
 }
 
 std::string tune_card_to_json(const TuneCard& card) {
-  return Writer::value(card).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return Writer::value(card).dump(2, ' ', false, CardJson::error_handler_t::replace) + "\n";
 }
 
 TuneCard tune_card_from_json(const std::string& text, const std::string& name) {
@@ -264,10 +264,10 @@ TuneCard tune_card_from_json(const std::string& text, const std::string& name) {
   const auto no_card = [&](const std::string& why) {
     return DataError(shown + " is no redline.tune_card document: " + printable(why) + ".");
   };
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || json.value("format", Json()) != "redline.tune_card")
+  const CardJson json = CardJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("format", CardJson()) != "redline.tune_card")
     throw no_card("its format line is missing");
-  if (const Json found = json.value("version", Json()); found != kTuneCardVersion)
+  if (const CardJson found = json.value("version", CardJson()); found != kTuneCardVersion)
     throw DataError(shown + " has version " + printable(found.dump()) + " of redline.tune_card, this redline reads " +
                     "version " + std::to_string(kTuneCardVersion) + "; make it again with this redline.");
   try {

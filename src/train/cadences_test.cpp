@@ -25,6 +25,7 @@ TEST(CadencesPerStep, CountsCadencesAsTheLoopDoes) {
 
 TEST(CadencesPerStep, CheckpointsThatFollowAClockAreCountedWhereTheirCostIsKnown) {
   LoopSettings settings;
+  settings.save_on_validation = false;
   settings.save_interval.every_seconds = 100;
   EXPECT_EQ(cadences_per_step(settings, 100).checkpoint, 0);
   EXPECT_NEAR(cadences_per_step(settings, 100, 1.0, 0.5).checkpoint, 0.5 / 100, 1e-12);

@@ -1,5 +1,6 @@
 #include "train/optim/optimizer.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,9 +49,8 @@ const std::map<std::string, torch::Tensor>& recorded() {
 std::vector<OptimizedParameter> start_parameters(double weight_decay) {
   std::vector<OptimizedParameter> parameters;
   for (int i = 0; i < 3; ++i)
-    parameters.push_back({"p" + std::to_string(i),
-                          recorded().at("start.p" + std::to_string(i)).clone().requires_grad_(true), 1.0,
-                          weight_decay});
+    parameters.push_back({fmt::format("p{}", i),
+                          recorded().at(fmt::format("start.p{}", i)).clone().requires_grad_(true), 1.0, weight_decay});
   return parameters;
 }
 
