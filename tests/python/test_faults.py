@@ -1,6 +1,6 @@
 """Disks that fail, folders that vanish, clocks that jump, processes that stop or die, on real `redline train` runs: what the user reads,
 what is lost (nothing), and that the same command ends as if nothing had happened. A few of each in `make test`; every disk call of a run and a
-SIGSTOP of a minute in `make test-slow`, which prints the table (REDLINE_FAULT_TABLE=file writes it)."""
+SIGSTOP of a minute in `make test-slow`, which prints the table (REDLINE_FAULT_TABLE=file writes it, tests/faults/table groups it)."""
 import errno
 import json
 import os
@@ -46,7 +46,7 @@ class Campaign:
         return [REDLINE, "train", str(self.folder / "job.yaml"), "--run-dir", str(run), *words]
 
     def train(self, run, *words, **shim):
-        return subprocess.run(self.command(run, *words), capture_output=True, text=True, env=self.environment(run, **shim), cwd=self.folder, timeout=120,
+        return subprocess.run(self.command(run, *words), capture_output=True, text=True, env=self.environment(run, **shim), cwd=self.folder, timeout=600,
                               stdin=subprocess.DEVNULL)
 
     def new_run(self):
