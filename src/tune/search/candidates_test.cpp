@@ -23,7 +23,8 @@ JobView speech_job(std::map<std::string, std::string> values = {}) {
   job.batch_statistics = true;
   job.samples = 1000;
   job.max_steps = 400;
-  job.counted = {{"model.optim.sched.warmup_steps", config::Counts::Steps, 200, false}};
+  job.counted = {{"model.optim.sched.warmup_steps", config::Counts::Steps, 200, false},
+                 {"trainer.max_steps", config::Counts::Steps, 4000, false}};
   return job;
 }
 
