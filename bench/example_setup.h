@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "device/machine.h"
+#include "train/loop/trainer.h"
 #include "train/run/run_observer.h"
 #include "train/testing/example_task.h"
 #include "train/training_run.h"
