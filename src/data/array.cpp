@@ -16,11 +16,6 @@
 
 namespace redline::data {
 
-size_t dtype_size(Dtype dtype) {
-  constexpr size_t kSizes[] = {4, 8, 4, 8, 1, 1};
-  return kSizes[static_cast<size_t>(dtype)];
-}
-
 const char* dtype_name(Dtype dtype) {
   constexpr const char* kNames[] = {"float32", "float64", "int32", "int64", "uint8", "bool"};
   return kNames[static_cast<size_t>(dtype)];

@@ -9,11 +9,6 @@
 
 namespace redline::data {
 
-size_t dtype_size(Dtype dtype) {
-  constexpr size_t kSizes[] = {4, 8, 4, 8, 1, 1};
-  return kSizes[static_cast<size_t>(dtype)];
-}
-
 const char* dtype_name(Dtype) { return "number"; }
 
 std::shared_ptr<void> allocate_block(size_t bytes) {

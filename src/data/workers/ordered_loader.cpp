@@ -14,8 +14,10 @@ constexpr int64_t kFastStretches = 3;  // in the window, so that neither side wa
 LoaderSettings complete(LoaderSettings settings, const PlanSettings& plan, const StretchRunner::Parts& parts) {
   settings.whole_batches = parts.batch_reader != nullptr;
   settings.prefetch_batches = std::max<int64_t>(1, settings.prefetch_batches);
-  if (!settings.whole_batches || settings.num_workers == 0) return settings;
+  if (!settings.whole_batches) return settings;
+  // Without workers too: nothing is read ahead then, but a stretch costs as much as a few rows.
   settings.stretch_rows = std::max(kFastRows, plan.batch_size * plan.groups_per_step);
+  if (settings.num_workers == 0) return settings;
   const int64_t micro =
       settings.split.micro_batch_size > 0 ? settings.split.micro_batch_size : std::max<int64_t>(1, plan.batch_size);
   settings.prefetch_batches = std::max(settings.prefetch_batches, kFastStretches * (settings.stretch_rows / micro + 1));
