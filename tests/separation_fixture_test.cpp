@@ -73,7 +73,7 @@ TEST_P(SeparationFixture, ClustersAreAsTight) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, SeparationFixture, testing::Values("fixture", "hard"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& of) { return std::string(of.param); });
 
 }  // namespace
 }  // namespace redline
