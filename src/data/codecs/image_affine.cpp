@@ -10,43 +10,42 @@ namespace redline::data {
 
 namespace {
 
-// The places of a row or column that a point at `at` is made of, and how much of each. The edge is repeated.
-struct Taps {
-  int32_t place[4];
-  double share[4];
-  int count;
+// The places of a row or column that a point at `at` lies between, the edge repeated, and how far beyond the first of
+// the middle two.
+template <int count>
+struct Between {
+  int32_t place[count];
+  double beyond;
+  Between(double at, int32_t size) {
+    at -= 0.5;
+    const double first = std::floor(at);
+    beyond = at - first;
+    for (int i = 0; i < count; ++i)
+      place[i] = std::clamp(static_cast<int32_t>(first) + i - (count / 2 - 1), 0, size - 1);
+  }
 };
 
-Taps bilinear_taps(double at, int32_t size) {
-  at -= 0.5;
-  const auto first = static_cast<int32_t>(std::floor(at));
-  const double d = at - first;
-  return {{std::clamp(first, 0, size - 1), std::clamp(first + 1, 0, size - 1)}, {1.0 - d, d}, 2};
-}
-
+// In the order of Pillow's sums: its results are cut, not rounded, so the last bit shows.
+double between(const double (&v)[2], double d) { return v[0] + (v[1] - v[0]) * d; }
 // Keys' cubic with a = -1, which is Pillow's for transforms (its resize has -0.5).
-Taps bicubic_taps(double at, int32_t size) {
-  at -= 0.5;
-  const auto first = static_cast<int32_t>(std::floor(at));
-  const double d = at - first;
-  Taps taps{{}, {d * (-1 + d * (2 - d)), 1 + d * d * (-2 + d), d * (1 + d * (1 - d)), d * d * (-1 + d)}, 4};
-  for (int i = 0; i < 4; ++i) taps.place[i] = std::clamp(first - 1 + i, 0, size - 1);
-  return taps;
+double between(const double (&v)[4], double d) {
+  const double p2 = -v[0] + v[2], p3 = 2 * (v[0] - v[1]) + v[2] - v[3], p4 = -v[0] + v[1] - v[2] + v[3];
+  return v[1] + d * (p2 + d * (p3 + d * p4));
 }
 
-void mix_pixel(const RgbView& source, const Taps& across, const Taps& down, uint8_t* out) {
-  double sum[3] = {};
-  for (int j = 0; j < down.count; ++j) {
-    const uint8_t* row = source.pixels + down.place[j] * source.stride;
-    double part[3] = {};
-    for (int i = 0; i < across.count; ++i) {
-      const uint8_t* pixel = row + int64_t{across.place[i]} * 3;
-      for (int c = 0; c < 3; ++c) part[c] += across.share[i] * pixel[c];
+template <int count>
+void mix_pixel(const RgbView& source, double x, double y, uint8_t* out) {
+  const Between<count> across(x, source.width), down(y, source.height);
+  for (int c = 0; c < 3; ++c) {
+    double rows[count];
+    for (int j = 0; j < count; ++j) {
+      const uint8_t* row = source.pixels + down.place[j] * source.stride + c;
+      double values[count];
+      for (int i = 0; i < count; ++i) values[i] = row[int64_t{across.place[i]} * 3];
+      rows[j] = between(values, across.beyond);
     }
-    for (int c = 0; c < 3; ++c) sum[c] += down.share[j] * part[c];
+    out[c] = static_cast<uint8_t>(std::clamp(between(rows, down.beyond), 0.0, 255.0));
   }
-  // Cut, not rounded; the little that is added takes back what summing in another order lost.
-  for (int c = 0; c < 3; ++c) out[c] = static_cast<uint8_t>(std::clamp(sum[c] + 1e-9, 0.0, 255.0));
 }
 
 }  // namespace
@@ -55,7 +54,7 @@ Array affine_rgb(const RgbView& source, const AffineMap& m, ResizeFilter filter,
   const int32_t width = source.width, height = source.height;
   Array out = Array::empty(Dtype::U8, {height, width, 3});
   uint8_t* pixel = out.as<uint8_t>().data();
-  const auto taps = filter == ResizeFilter::Bicubic ? bicubic_taps : bilinear_taps;
+  const auto mix = filter == ResizeFilter::Bicubic ? mix_pixel<4> : mix_pixel<2>;
   for (int32_t y = 0; y < height; ++y) {
     for (int32_t x = 0; x < width; ++x, pixel += 3) {
       const double from_x = m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2];
@@ -64,7 +63,7 @@ Array affine_rgb(const RgbView& source, const AffineMap& m, ResizeFilter filter,
         std::copy(fill.begin(), fill.end(), pixel);
         continue;
       }
-      mix_pixel(source, taps(from_x, width), taps(from_y, height), pixel);
+      mix(source, from_x, from_y, pixel);
     }
   }
   return out;
@@ -80,7 +79,7 @@ Array rotate_rgb(const RgbView& source, double degrees, ResizeFilter filter, std
   const auto round15 = [](double value) { return std::nearbyint(value * 1e15) / 1e15; };
   const double c = round15(std::cos(angle)), s = round15(std::sin(angle));
   const double cx = source.width / 2.0, cy = source.height / 2.0;
-  return affine_rgb(source, {c, s, cx - c * cx - s * cy, -s, c, cy + s * cx - c * cy}, filter, fill);
+  return affine_rgb(source, {c, s, c * -cx + s * -cy + cx, -s, c, -s * -cx + c * -cy + cy}, filter, fill);
 }
 
 }  // namespace redline::data
