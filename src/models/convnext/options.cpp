@@ -92,6 +92,7 @@ config::Table<Options> Options::fields() {
   config::Table<Options> t;
   add_backbone_rows(t);
   add_head_rows(t);
+  t.group("monitor", &Options::monitor);
   return t;
 }
 

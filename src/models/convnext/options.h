@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/fields.h"
+#include "models/convnext/embedding/options.h"
 
 namespace redline::models::convnext {
 
@@ -33,6 +34,7 @@ struct Options : LossOptions {
   bool normalize_embedding = false;
   std::string loss = "cross_entropy";
   bool fused_kernels = true;
+  embedding::EmbeddingOptions monitor;
 
   bool is_baseline() const { return arch == "baseline"; }
   bool classifies() const { return loss == "cross_entropy" || loss == "center"; }

@@ -1,11 +1,13 @@
-// Batch tensors: images [B, C, H, W] float (either memory format), labels [B]; optionally targets [B, classes] (mixup:
-// the classes' shares, in place of labels where the loss is a cross-entropy).
+// Batch tensors: images [B, C, H, W] float (either memory format), labels [B]; optionally targets [B, classes] (the
+// classes' shares, in place of labels where the loss is a cross-entropy), or what mixup and cutmix in the data tell:
+// which class was mixed into each picture, and how much of it.
 #include "models/convnext/task.h"
 
 #include <fmt/format.h>
 
 #include "core/error.h"
 #include "data/kinds.h"
+#include "models/convnext/embedding/embedding_monitor.h"
 #include "models/convnext/losses.h"
 #include "models/convnext/model.h"
 
@@ -15,7 +17,11 @@ namespace {
 
 class ConvNeXtTask : public task::Task {
  public:
-  ConvNeXtTask(const Options& options, uint64_t seed) : options_(options), model_(options, seed) {}
+  ConvNeXtTask(const Options& options, uint64_t seed)
+      : options_(options),
+        model_(options, seed),
+        kind_(data::image_kind()),
+        store_(std::make_shared<embedding::EmbeddingStore>(options.monitor)) {}
 
   torch::nn::Module& module() override { return *model_; }
 
@@ -26,19 +32,32 @@ class ConvNeXtTask : public task::Task {
               torch::kFloat32,
               {-2, options_.num_classes},
               true,
-              "Shares of the classes in each picture, in place of labels (mixup)."}}};
+              "Shares of the classes in each picture, in place of labels (mixup)."},
+             {"mixed_labels", torch::kInt64, {-2}, true, "The class mixed into each picture (mixup, cutmix)."},
+             {"mixed_shares", torch::kFloat32, {-2}, true, "How much of a picture is of that class."}}};
   }
 
   task::Loss loss(const task::Batch& batch, task::Context& ctx) override {
     const Encoded encoded = model_->encode(batch.at("images"), ctx);
     ctx.output("features", encoded.features_NHWD.permute({0, 3, 1, 2}));
     ctx.output("embedding", encoded.embedding_NE);
-    const bool soft = batch.has("targets");
+    const bool soft = batch.has("targets"), mixed = !soft && batch.has("mixed_shares");
     if (!soft || !options_.classifies()) check_labels(batch);
-    const torch::Tensor labels = soft ? batch.at("targets").argmax(1) : batch.at("labels");
-    const torch::Tensor& targets = soft ? batch.at("targets") : labels;
+    if (mixed && !options_.classifies())
+      throw ConfigError(
+          fmt::format("augment.mixup and augment.cutmix give a picture two classes, which loss {} has no use for; use "
+                      "cross_entropy "
+                      "or center, or leave them out.",
+                      options_.loss));
+    const torch::Tensor targets = soft ? batch.at("targets") : mixed ? mixed_targets(batch) : batch.at("labels");
+    const torch::Tensor labels = soft || mixed ? targets.argmax(1) : targets;
     torch::Tensor logits;
-    const MeanLoss mean = mean_loss(compared(encoded.embedding_NE), targets, labels, logits);
+    const torch::Tensor embedding = compared(encoded.embedding_NE);
+    const MeanLoss mean = mean_loss(embedding, targets, labels, logits);
+    if (ctx.training())
+      store_->stage(embedding, labels, batch.sample_ids, mixed ? batch.at("mixed_shares") : torch::Tensor());
+    else
+      store_->add_validation(embedding, labels, batch.sample_ids);
     task::Loss out;
     out.value = mean.value;
     out.weight = mean.weight;
@@ -60,10 +79,25 @@ class ConvNeXtTask : public task::Task {
   }
 
   std::vector<task::MetricInfo> metrics() const override {
-    if (options_.looks_across_batch()) return {};
-    return {{"accuracy", "share", "Pictures whose class has the highest score."},
-            {"accuracy_top5", "share", "Pictures whose class is among the five highest scores."}};
+    std::vector<task::MetricInfo> list = embedding::EmbeddingMonitor::metrics(options_.monitor);
+    if (options_.looks_across_batch()) return list;
+    list.push_back({"accuracy", "share", "Pictures whose class has the highest score."});
+    list.push_back({"accuracy_top5", "share", "Pictures whose class is among the five highest scores."});
+    return list;
   }
+  std::vector<double> take_validation_sums() override {
+    store_->take_validation();
+    return {};
+  }
+  std::map<std::string, double> finish_validation(const std::vector<double>&) override {
+    return store_->finish_validation();
+  }
+  std::unique_ptr<task::Monitor> monitor() override {
+    if (!options_.monitor.looks()) return nullptr;
+    return std::make_unique<embedding::EmbeddingMonitor>(store_);
+  }
+  void begin_attempt() override { store_->begin_attempt(); }
+  void committed(int64_t) override { store_->committed(); }
   bool batch_statistics() const override {
     return options_.looks_across_batch() || model_->backbone().batch_statistics();
   }
@@ -94,12 +128,22 @@ class ConvNeXtTask : public task::Task {
     spec.fields.push_back({"images", 0.0, 1, "", false, /*picture=*/true, "image"});
     spec.fields.push_back({"labels", 0.0, 1, "", /*optional=*/true, false, "label"});
     spec.fields.push_back({"targets", 0.0, 1, "", /*optional=*/true, false, "target"});
+    spec.fields.push_back({"mixed_labels", 0.0, 1, "", /*optional=*/true, false, "mixed_label"});
+    spec.fields.push_back({"mixed_shares", 0.0, 1, "", /*optional=*/true, false, "mixed_share"});
     return spec;
   }
-  std::shared_ptr<const data::Kind> kind() const override { return data::image_kind(); }
+  std::shared_ptr<const data::Kind> kind() const override { return kind_; }
   bool supports_channels_last() const override { return true; }
 
  private:
+  torch::Tensor mixed_targets(const task::Batch& batch) const {
+    const torch::Tensor share = batch.at("mixed_shares").unsqueeze(1);
+    const auto one_hot = [&](const char* name) {
+      return torch::one_hot(batch.at(name), options_.num_classes).to(torch::kFloat32);
+    };
+    return one_hot("labels") * (1.0 - share) + one_hot("mixed_labels") * share;
+  }
+
   // What a loss compares: of unit length where that is asked for.
   torch::Tensor compared(const torch::Tensor& embedding) const {
     const bool always = options_.loss == "supcon" || options_.loss == "arcface";
@@ -147,6 +191,8 @@ class ConvNeXtTask : public task::Task {
 
   Options options_;
   Model model_;
+  std::shared_ptr<const data::Kind> kind_;  // one for all parts of the job: it compares their classes
+  std::shared_ptr<embedding::EmbeddingStore> store_;
 };
 
 class ConvNeXtConfig : public task::TaskConfig {
@@ -173,6 +219,8 @@ task::TaskEntry convnext_entry() {
       "Image embeddings with ConvNeXt or a plain CNN: classification, contrastive, triplet, ArcFace or centre loss.";
   entry.make_config = [] { return std::make_unique<ConvNeXtConfig>(); };
   entry.guide_claims = {{"precision", "", "", "+50-100 %"}};
+  entry.monitor_option = "model.monitor.separation_every_n_epochs";
+  entry.monitor_plot_option = "model.monitor.pictures_every_n_epochs";
   return entry;
 }
 

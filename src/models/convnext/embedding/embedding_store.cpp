@@ -75,7 +75,7 @@ EmbeddingStore::EmbeddingStore(const EmbeddingOptions& options)
 
 void EmbeddingStore::stage(const torch::Tensor& vectors, const torch::Tensor& labels, const std::vector<int64_t>& ids,
                            const torch::Tensor& mixed_share) {
-  if (!options_.looks()) return;
+  if (!options_.looks() || ids.empty()) return;  // a batch of no data set (a probe's) has no samples to remember
   EmbeddingSet set = copy_of(vectors, labels, ids);
   if (mixed_share.defined()) {
     const torch::Tensor pure = mixed_share.to(torch::kCPU).le(0.0).nonzero().flatten();
@@ -98,7 +98,7 @@ void EmbeddingStore::committed() {
 
 void EmbeddingStore::add_validation(const torch::Tensor& vectors, const torch::Tensor& labels,
                                     const std::vector<int64_t>& ids) {
-  add_all(copy_of(vectors, labels, ids), running_);
+  if (!ids.empty()) add_all(copy_of(vectors, labels, ids), running_);
 }
 
 void EmbeddingStore::take_validation() {
