@@ -343,7 +343,7 @@ TEST_F(BuildLoaderTest, RefusesKeysOfOtherKinds) {
   DatasetConfig config = audio();
   config.max_sequence_length = 10;
   EXPECT_THROW(load(config, speech()), ConfigError);
-  EXPECT_EQ(kind_named("images"), image_kind());
+  EXPECT_EQ(kind_named("images")->name(), image_kind()->name());
   EXPECT_THROW(kind_named("video"), ConfigError);
   DatasetConfig noisy = audio();
   noisy.batch_augmentor.emplace();

@@ -43,6 +43,23 @@ struct AudioOptions {
   void check() const;
 };
 
+// The rows of random changes to pictures in training, timm's names where timm has one
+// (data/images/augment_options.cpp).
+struct AugmentConfig {
+  std::vector<double> color_jitter;  // brightness, contrast, saturation, or one number for all; empty: not
+  std::string auto_augment;          // "rand-m9-mstd0.5-inc1"; empty: not
+  double reprob = 0.0;               // random erasing
+  std::string remode = "pixel";
+  int recount = 1;
+  double mixup = 0.0, cutmix = 0.0;  // alpha; 0: not
+  double mixup_prob = 1.0, mixup_switch_prob = 0.5;
+  std::string mixup_mode = "batch";
+
+  bool mixes() const { return mixup > 0.0 || cutmix > 0.0; }
+  static config::Table<AugmentConfig> fields();
+  void check() const;
+};
+
 // The rows of pictures (data/images/image_options.cpp).
 struct ImageOptions {
   std::string decode = "exact";
@@ -51,7 +68,10 @@ struct ImageOptions {
   std::vector<double> image_scale{0.08, 1.0}, image_ratio{0.75, 4.0 / 3.0};
   double image_center_fraction = 0.875, image_flip = 0.0, image_rotate = 0.0;
   std::string image_filter = "bicubic";
+  int image_channels = 3;
+  bool exif_rotation = true;
   std::vector<double> image_mean{0.485, 0.456, 0.406}, image_std{0.229, 0.224, 0.225};
+  std::optional<AugmentConfig> augment;
 
   static void add_rows(config::Table<DatasetConfig>& table);
   void check() const;

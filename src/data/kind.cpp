@@ -94,10 +94,7 @@ std::shared_ptr<const Kind> memory_kind(std::function<std::shared_ptr<Source>(bo
 
 namespace {
 
-const std::vector<std::shared_ptr<const Kind>>& known_kinds() {
-  static const std::vector<std::shared_ptr<const Kind>> kinds{audio_kind(), table_kind(), image_kind()};
-  return kinds;
-}
+std::vector<std::shared_ptr<const Kind>> known_kinds() { return {audio_kind(), table_kind(), image_kind()}; }
 
 }  // namespace
 

@@ -8,10 +8,10 @@
 namespace redline::doctor {
 
 bool is_rule(const std::string& name) {
-  static const std::set<std::string> kRules = {"accumulation",  "batch",      "bucketing", "buckets",   "cache",
-                                               "channels_last", "checkpoint", "decode",    "log",       "micro_batch",
-                                               "monitor",       "padding",    "pinning",   "precision", "prefetch",
-                                               "tars",          "threads",    "workers",   "validation"};
+  static const std::set<std::string> kRules = {"accumulation",  "batch",          "bucketing", "buckets", "cache",
+                                               "channels_last", "checkpoint",     "decode",    "log",     "micro_batch",
+                                               "monitor",       "monitor_epochs", "padding",   "pinning", "precision",
+                                               "prefetch",      "tars",           "threads",   "workers", "validation"};
   return kRules.contains(name);
 }
 
@@ -54,6 +54,7 @@ void read_switches(JobView& job) {
   job.cache = text("cache", job.cache);
   job.log_every_n_steps = count("log").value_or(50);
   job.monitor_every = count("monitor").value_or(0);
+  job.monitor_every_epochs = count("monitor_epochs").value_or(0);
   job.val_check_batches = count("validation");  // 1.0 and the like are shares of an epoch
   job.save_every_steps = count("checkpoint");
 }

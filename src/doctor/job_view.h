@@ -23,7 +23,7 @@ struct JobView {
   int workers = 0, threads = 1, prefetch = 2, num_buckets = 1;
   bool buckets = false, dynamic_padding = true, tarred = false, fast_decode = false, pin_memory = false;
   std::string cache = "none";
-  int64_t log_every_n_steps = 50, monitor_every = 0;
+  int64_t log_every_n_steps = 50, monitor_every = 0, monitor_every_epochs = 0;
   std::optional<int64_t> val_check_batches, save_every_steps;
 
   // From the task.

@@ -54,6 +54,10 @@ void Panel::curve(const Series& series) {
   if (!points.empty()) canvas_.dot(points.back(), 2.6, series.color);
 }
 
+void Panel::dots(const Series& series, double radius) {
+  for (const Point& p : series.points) canvas_.dot(place(p), radius, series.color);
+}
+
 void Panel::legend(const std::vector<Series>& list) {
   double x = left_ + width_;
   for (auto series = list.rbegin(); series != list.rend(); ++series) {

@@ -1,4 +1,5 @@
-// A rectangle of a page with axes, on any canvas: maps data to the page and draws curves, bars, levels and a legend.
+// A rectangle of a page with axes, on any canvas: maps data to the page and draws curves, dots, bars, levels and a
+// legend.
 #pragma once
 
 #include <string>
@@ -23,8 +24,9 @@ class Panel {
  public:
   Panel(Canvas& canvas, Point corner, double width, double height, const std::string& title);
   void axes(double x_low, double x_high, double y_low, double y_high, bool x_labels = true);
-  void curve(const Series& series);              // with a dot where it ends
-  void legend(const std::vector<Series>& list);  // above the panel, from the right
+  void curve(const Series& series);                // with a dot where it ends
+  void dots(const Series& series, double radius);  // points on their own
+  void legend(const std::vector<Series>& list);    // above the panel, from the right
   void bar(double center, double width, double value, Color color);
   void shade(double from, double to, Color color);  // of x
   void level(double value, const std::string& words);

@@ -43,8 +43,12 @@ struct MetricInfo {
 class Monitor {
  public:
   virtual ~Monitor() = default;
-  virtual int64_t update_every_steps() const = 0;
+  virtual int64_t update_every_steps() const = 0;  // 0: not by steps
   virtual int64_t plot_every_steps() const = 0;
+  // The same counted in epochs, for a monitor that looks at whole sets: asked at the end of every so many epochs, after
+  // the epoch's validation where it has one. 0: not by epochs.
+  virtual int64_t update_every_epochs() const { return 0; }
+  virtual int64_t plot_every_epochs() const { return 0; }
   // After a committed step, with what the task kept from its last forward. Returns metrics to record.
   virtual std::map<std::string, double> update(int64_t step) = 0;
   // Files written into `directory` (SVG or PNG); returns their paths.

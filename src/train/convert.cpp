@@ -8,11 +8,11 @@
 
 #include "core/error.h"
 #include "core/own_folder.h"
+#include "core/safetensors_header_text.h"
 #include "core/strings.h"
 #include "train/checkpoint/store.h"
 #include "train/child/child_process.h"
 #include "train/files/safetensors.h"
-#include "train/files/safetensors_header_text.h"
 
 namespace redline::train {
 namespace {

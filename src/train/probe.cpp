@@ -37,11 +37,12 @@ torch::Tensor widened(const torch::Tensor& tensor, torch::ScalarType wanted) {
   return floats || integers ? tensor.to(wanted) : tensor;
 }
 
+// The rate stays what `lr` says: a schedule belongs to a run's length, which a few steps on one batch do not have.
 Schedule probe_schedule(const Job& job, int64_t steps) {
-  RunLength run{job.trainer().max_steps > 0 ? job.trainer().max_steps : steps, 1, 1, 1.0};
   OptimConfig optim = job.optim();
   optim.scale_lr = "none";
-  return make_schedule(optim, run);
+  optim.sched.reset();
+  return make_schedule(optim, {steps, 1, 1, 1.0});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // `redline probe`: given weights and a given batch through the task and the optimiser, no data engine and no
-// augmentation; how every workload is compared with the project it follows.
+// augmentation, no schedule of the rate; how every workload is compared with the project it follows.
 #pragma once
 
 #include <cstdint>

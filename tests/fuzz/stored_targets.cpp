@@ -8,7 +8,7 @@
 #include "target.h"
 #include "train/checkpoint/block_reader.h"
 #include "train/checkpoint/manifest.h"
-#include "train/files/safetensors_header.h"
+#include "core/safetensors_header.h"
 #include "train/loop/loop_state.h"
 
 namespace redline::fuzz {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "data/codecs/image_colour.h"
 #include "data/codecs/image_parts.h"
 #include "data/workers/item_memory.h"
 
@@ -27,6 +28,7 @@ class PixelBuffer {
     thread_local std::vector<uint8_t> kept;
     return kept;
   }
+  std::vector<uint8_t> turned;  // a picture on its side is rare: nothing is kept for it
 };
 
 Refusal refuse_unknown_image(std::span<const std::byte> bytes) {
@@ -43,11 +45,26 @@ Refusal refuse_unknown_image(std::span<const std::byte> bytes) {
   return {"it " + what + "; allowed formats are JPEG and PNG"};
 }
 
-std::variant<DecodedImage, Refusal> decode_any(std::span<const std::byte> bytes, const ImageRequest& request,
-                                               std::vector<uint8_t>& pixels) {
+std::variant<DecodedImage, Refusal> decode_stored(std::span<const std::byte> bytes, const ImageRequest& request,
+                                                  std::vector<uint8_t>& pixels) {
   if (codecs::looks_like_jpeg(bytes)) return codecs::decode_jpeg(bytes, request, pixels);
   if (codecs::looks_like_png(bytes)) return codecs::decode_png(bytes, request, pixels);
   return refuse_unknown_image(bytes);
+}
+
+// Upright and grey where that is asked for.
+std::variant<DecodedImage, Refusal> decode_any(std::span<const std::byte> bytes, const ImageRequest& request,
+                                               PixelBuffer& buffer) {
+  const int orientation = request.upright ? codecs::orientation_of(bytes) : 1;
+  ImageRequest stored = request;
+  if (orientation != 1) stored.resize.reset();  // the box is of the upright picture: the decoder must not shrink by it
+  auto result = decode_stored(bytes, stored, buffer.pixels());
+  auto* image = std::get_if<DecodedImage>(&result);
+  if (image == nullptr) return result;
+  if (request.grey) make_grey(buffer.pixels().data(), int64_t{image->view.width} * image->view.height);
+  if (orientation == 1) return result;
+  if (!charge_memory(buffer.pixels().size())) return Refusal{too_large_text()};
+  return codecs::turn_upright(*image, orientation, buffer.turned);
 }
 
 // The request in pixels of what the decoder gave. Boxes are drawn from the probed size, but a file may change in
@@ -89,7 +106,7 @@ std::optional<Refusal> check_bytes(const ImageInfo& info, uint64_t stored, uint6
 
 }  // namespace codecs
 
-ImageInfoResult probe_image(std::span<const std::byte> bytes, const std::string& name) {
+ImageInfoResult probe_image(std::span<const std::byte> bytes, const std::string& name, bool upright) {
   std::variant<ImageInfo, Refusal> result = Refusal{};
   if (codecs::looks_like_jpeg(bytes))
     result = codecs::probe_jpeg(bytes);
@@ -98,12 +115,14 @@ ImageInfoResult probe_image(std::span<const std::byte> bytes, const std::string&
   else
     result = refuse_unknown_image(bytes);
   if (auto* refusal = std::get_if<Refusal>(&result)) return BadSample{name, std::move(refusal->reason)};
-  return std::get<ImageInfo>(result);
+  ImageInfo info = std::get<ImageInfo>(result);
+  if (upright && codecs::orientation_of(bytes) >= 5) std::swap(info.width, info.height);
+  return info;
 }
 
 ImageResult decode_image(std::span<const std::byte> bytes, const std::string& name, const ImageRequest& request) {
   PixelBuffer buffer;
-  auto result = decode_any(bytes, request, buffer.pixels());
+  auto result = decode_any(bytes, request, buffer);
   if (auto* refusal = std::get_if<Refusal>(&result)) return BadSample{name, std::move(refusal->reason)};
   const DecodedImage& image = std::get<DecodedImage>(result);
   if (!request.resize) {
@@ -123,7 +142,7 @@ ImageStatus decode_image_normalized(std::span<const std::byte> bytes, const std:
                                     std::span<float> out) {
   REDLINE_CHECK(request.resize.has_value(), "rows of a batch have one size, so the request says which");
   PixelBuffer buffer;
-  auto result = decode_any(bytes, request, buffer.pixels());
+  auto result = decode_any(bytes, request, buffer);
   if (auto* refusal = std::get_if<Refusal>(&result)) return BadSample{name, std::move(refusal->reason)};
   const DecodedImage& image = std::get<DecodedImage>(result);
   auto fitted = fit_request(*request.resize, image);

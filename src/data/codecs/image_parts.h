@@ -20,6 +20,11 @@ struct DecodedImage {
   int32_t stored_width = 0, stored_height = 0;  // larger than the view when the decoder shrank the picture
 };
 
+// EXIF's orientation, 1 to 8; 1 when there is none or none that makes sense.
+int orientation_of(std::span<const std::byte> bytes);
+// Turned upright, into `upright`; the view is of it.
+DecodedImage turn_upright(const DecodedImage& image, int orientation, std::vector<uint8_t>& upright);
+
 bool looks_like_jpeg(std::span<const std::byte> bytes);
 bool looks_like_png(std::span<const std::byte> bytes);
 std::variant<ImageInfo, Refusal> probe_jpeg(std::span<const std::byte> bytes);

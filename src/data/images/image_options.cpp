@@ -1,6 +1,6 @@
 // The rows of pictures.
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 #include "core/error.h"
 #include "data/dataset_config.h"
@@ -26,7 +26,10 @@ void ImageOptions::add_rows(config::Table<DatasetConfig>& t) {
       .effect(Effect::Optimisation);
   t.add("image_ratio", &D::image_ratio, "random_resized: lowest and highest width over height.")
       .effect(Effect::Optimisation);
-  t.add("image_center_fraction", &D::image_center_fraction, "center: share of the shorter side.")
+  t.add(
+       "image_center_fraction", &D::image_center_fraction,
+       "center: the picture's shorter side is made image_size over this (timm's crop_pct), then the middle is cut out.")
+      .alias("crop_pct")
       .above(0)
       .at_most(1)
       .effect(Effect::Optimisation);
@@ -38,15 +41,29 @@ void ImageOptions::add_rows(config::Table<DatasetConfig>& t) {
   t.add("image_filter", &D::image_filter, "Filter of the resize.")
       .choices({"bicubic", "bilinear"})
       .effect(Effect::Numerics);
-  t.add("image_mean", &D::image_mean, "Subtracted per channel, after division by 255.").effect(Effect::Optimisation);
-  t.add("image_std", &D::image_std, "Divides per channel.").effect(Effect::Optimisation);
+  t.add("image_channels", &D::image_channels, "3: colour; 1: grey, by the weights of ITU-R 601.")
+      .range(1, 3)
+      .effect(Effect::Model);
+  t.add("exif_rotation", &D::exif_rotation,
+        "Pictures are turned upright as their camera noted (EXIF orientation); false reads the stored pixels as they "
+        "are, as "
+        "timm and torchvision do.")
+      .effect(Effect::Optimisation);
+  t.add("image_mean", &D::image_mean, "Subtracted per channel, after division by 255; one number for grey pictures.")
+      .effect(Effect::Optimisation);
+  t.add("image_std", &D::image_std, "Divides per channel; one number for grey pictures.").effect(Effect::Optimisation);
+  t.group("augment", &D::augment);
 }
 
 void ImageOptions::check() const {
-  for (const auto& [list, name, count] :
-       {std::tuple(&image_scale, "image_scale", 2u), std::tuple(&image_ratio, "image_ratio", 2u),
-        std::tuple(&image_mean, "image_mean", 3u), std::tuple(&image_std, "image_std", 3u)}) {
-    if (list->size() != count) throw ConfigError(std::string(name) + " needs " + std::to_string(count) + " numbers.");
+  for (const auto& [list, name] : {std::pair(&image_scale, "image_scale"), std::pair(&image_ratio, "image_ratio")}) {
+    if (list->size() != 2) throw ConfigError(std::string(name) + " needs 2 numbers.");
+  }
+  if (image_channels == 2) throw ConfigError("image_channels is 2; pictures have 3 channels (colour) or 1 (grey).");
+  // Grey pictures may keep the three numbers of colour ones: their mean is taken.
+  for (const auto& [list, name] : {std::pair(&image_mean, "image_mean"), std::pair(&image_std, "image_std")}) {
+    if (list->size() != 3 && !(image_channels == 1 && list->size() == 1))
+      throw ConfigError(std::string(name) + " needs 3 numbers (or 1 with image_channels: 1).");
   }
   const auto range_ok = [](const std::vector<double>& r) { return r[0] > 0.0 && r[0] <= r[1]; };
   if (!range_ok(image_scale) || image_scale[1] > 1.0 || !range_ok(image_ratio)) {
@@ -56,6 +73,7 @@ void ImageOptions::check() const {
   }
   if (std::any_of(image_std.begin(), image_std.end(), [](double s) { return !(s > 0.0); }))
     throw ConfigError("image_std must be above 0.");
+  if (augment) augment->check();
 }
 
 }  // namespace redline::data

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/log.h"
 #include "core/strings.h"
 #include "data/audio/audio_clip.h"
 #include "data/files/json_lines.h"
@@ -82,6 +83,25 @@ std::vector<std::string> csv_record(std::string_view text, size_t& at, int& line
   }
   if (quoted) table_error(name, first_line, "a quoted cell does not end.");
   return cells;
+}
+
+// A class of one picture trains, but no pair can be made of it: losses and metrics that compare within a class say
+// nothing about it.
+void tell_lonely_classes(const ImageTable& table, const std::filesystem::path& path) {
+  std::map<int64_t, int64_t> count;
+  for (const ImageEntry& entry : table.entries) ++count[entry.label];
+  std::string names;
+  int64_t lonely = 0;
+  for (const auto& [label, pictures] : count) {
+    if (pictures != 1) continue;
+    if (++lonely > 5) continue;
+    const auto at = static_cast<size_t>(label);
+    names += (names.empty() ? "" : ", ") + (at < table.classes.size() ? table.classes[at] : std::to_string(label));
+  }
+  if (lonely > 0)
+    log_info(printable(path.string()) + ": " + std::to_string(lonely) + " of " + std::to_string(count.size()) +
+             " classes have one picture (" + printable(names) + (lonely > 5 ? ", ..." : "") +
+             "): there is nothing of its class to compare it with.");
 }
 
 }  // namespace
@@ -199,6 +219,7 @@ ImageSource::ImageSource(const std::filesystem::path& path, bool allow_absolute)
                       " is neither a folder of class folders nor an index (.csv, .jsonl, .json).");
     guard_ = std::make_unique<PathGuard>(std::filesystem::absolute(path).parent_path(), allow_absolute);
   }
+  tell_lonely_classes(table_, path);
   fingerprint_ = table_.entries.size();
   for (const ImageEntry& entry : table_.entries)
     fingerprint_ = mix_key(hash64(entry.file, fingerprint_), static_cast<uint64_t>(entry.label));

@@ -7,6 +7,7 @@
 #include "core/hash.h"
 #include "core/philox.h"
 #include "core/strings.h"
+#include "data/codecs/image_colour.h"
 #include "data/codecs/image_ops.h"
 
 namespace redline::data {
@@ -27,6 +28,17 @@ T good(std::variant<T, BadSample> result) {
   return std::move(std::get<T>(result));
 }
 
+// One plane of a picture whose channels are equal.
+void normalize_grey(const Array& pixels, const Normalization& normalization, std::span<float> out) {
+  const float scale = 1.0f / (255.0f * normalization.stddev[0]),
+              shift = normalization.mean[0] / normalization.stddev[0];
+  const uint8_t* from = pixels.as<uint8_t>().data();
+  for (float& value : out) {
+    value = static_cast<float>(*from) * scale - shift;
+    from += 3;
+  }
+}
+
 void forget(Sample& sample, std::string_view name) {
   std::erase_if(sample.fields, [name](const auto& field) { return field.first == name; });
 }
@@ -36,7 +48,8 @@ void forget(Sample& sample, std::string_view name) {
 std::string ImageSettings::fingerprint() const {
   std::string text = "image " + std::to_string(width) + "x" + std::to_string(height) + " crop " +
                      std::to_string(static_cast<int>(crop)) + " filter " + std::to_string(static_cast<int>(filter)) +
-                     " decode " + std::to_string(static_cast<int>(decode));
+                     " decode " + std::to_string(static_cast<int>(decode)) + " channels " + std::to_string(channels) +
+                     (upright ? " upright" : "");
   for (double value : {min_scale, max_scale, min_ratio, max_ratio, center_fraction, flip_chance, max_degrees})
     text += " " + format_double(value);
   for (float value : normalization.mean) text += " " + format_double(static_cast<double>(value));
@@ -48,10 +61,19 @@ CropBox draw_crop(const ImageSettings& s, int32_t width, int32_t height, KeyedSt
   const double w = width, h = height;
   if (s.crop == ImageCrop::None) return {0, 0, w, h};
   if (s.crop == ImageCrop::Center) {
-    // The largest box of the result's shape, times the fraction.
-    const double shape = static_cast<double>(s.width) / s.height;
-    const double box_h = s.center_fraction * std::min(h, w / shape), box_w = box_h * shape;
-    return {(w - box_w) / 2, (h - box_h) / 2, (w + box_w) / 2, (h + box_h) / 2};
+    // timm and torchvision resize the shorter side to floor(size / fraction), the other to a whole number too, and cut
+    // at whole pixels. A resize of the box that this leaves gives the same pixels without making the rest.
+    const double side = std::floor(std::min(s.width, s.height) / s.center_fraction),
+                 other = std::floor(side * std::max(w, h) / std::min(w, h));
+    const double to_w = w <= h ? side : other, to_h = w <= h ? other : side;
+    const auto cut = [](double from, double to, int32_t wanted) {
+      const double least = std::min(static_cast<double>(wanted), to);
+      const double begin = std::nearbyint((to - least) / 2), scale = from / to;
+      return std::pair(begin * scale, std::min(from, (begin + least) * scale));
+    };
+    const auto [x0, x1] = cut(w, to_w, s.width);
+    const auto [y0, y1] = cut(h, to_h, s.height);
+    return {x0, y0, x1, y1};
   }
   for (int attempt = 0; attempt < 10; ++attempt) {
     const double area = w * h * stream.uniform(s.min_scale, s.max_scale);
@@ -69,7 +91,9 @@ CropBox draw_crop(const ImageSettings& s, int32_t width, int32_t height, KeyedSt
 }
 
 void DecodeImage::apply(Sample& sample, const DrawKey&) const {
-  Array image = good(decode_image(encoded(sample, "image"), "", {}));
+  ImageRequest request;
+  request.upright = upright_;
+  Array image = good(decode_image(encoded(sample, "image"), "", request));
   forget(sample, "image_bytes");
   sample.set("image", std::move(image));
 }
@@ -83,10 +107,12 @@ PrepareImage::Drawn PrepareImage::draw(const Sample& sample, const DrawKey& key)
     info.height = static_cast<int32_t>(decoded->shape()[0]);
     info.width = static_cast<int32_t>(decoded->shape()[1]);
   } else {
-    info = good(probe_image(encoded(sample, field_), ""));
+    info = good(probe_image(encoded(sample, field_), "", settings_.upright));
   }
   Drawn drawn;
   drawn.request.decode = settings_.decode;
+  drawn.request.upright = settings_.upright;
+  drawn.request.grey = settings_.channels == 1;
   drawn.request.resize =
       ResizeRequest{settings_.width, settings_.height, draw_crop(settings_, info.width, info.height, stream),
                     settings_.filter, settings_.flip_chance > 0.0 && stream.uniform() < settings_.flip_chance};
@@ -96,6 +122,13 @@ PrepareImage::Drawn PrepareImage::draw(const Sample& sample, const DrawKey& key)
 
 Array PrepareImage::pixels(const Sample& sample, const Drawn& drawn) const {
   const Array* decoded = sample.find(field_);
+  Array grey;
+  if (decoded != nullptr && settings_.channels == 1) {
+    grey = crop_rgb(rgb_view(*decoded), 0, 0, static_cast<int32_t>(decoded->shape()[1]),
+                    static_cast<int32_t>(decoded->shape()[0]));  // a copy
+    make_grey(grey.as<uint8_t>().data(), grey.numel() / 3);
+    decoded = &grey;
+  }
   const Array cut = decoded != nullptr ? resize_rgb(rgb_view(*decoded), *drawn.request.resize)
                                        : good(decode_image(encoded(sample, field_), "", drawn.request));
   return settings_.max_degrees > 0.0 ? rotate_rgb(rgb_view(cut), drawn.degrees) : cut;
@@ -109,8 +142,10 @@ void PrepareImage::replace(Sample& sample, Array image) const {
 void PrepareImage::apply(Sample& sample, const DrawKey& key) const {
   const Drawn drawn = draw(sample, key);
   const Array* decoded = sample.find(field_);
-  Array image = Array::empty(Dtype::F32, {3, settings_.height, settings_.width});
-  if (settings_.max_degrees > 0.0) {
+  Array image = Array::empty(Dtype::F32, {settings_.channels, settings_.height, settings_.width});
+  if (settings_.channels == 1) {
+    normalize_grey(pixels(sample, drawn), settings_.normalization, image.as<float>());
+  } else if (settings_.max_degrees > 0.0) {
     normalize_rgb(rgb_view(pixels(sample, drawn)), false, settings_.normalization, image.as<float>());
   } else if (decoded != nullptr) {
     resize_normalize_rgb(rgb_view(*decoded), *drawn.request.resize, settings_.normalization, image.as<float>());
@@ -119,6 +154,28 @@ void PrepareImage::apply(Sample& sample, const DrawKey& key) const {
     throw DataError(bad->reason);
   }
   replace(sample, std::move(image));
+}
+
+void FloatImage::apply(Sample& sample, const DrawKey& key) const {
+  const Array* found = sample.find("image");
+  const Shape wanted{settings_.channels, settings_.height, settings_.width};
+  if (found == nullptr || found->dtype() != Dtype::F32) throw DataError("There is no picture of floats in the sample.");
+  if (found->shape() != wanted) {
+    const auto text = [](const Shape& s) {
+      return std::to_string(s[0]) + " x " + std::to_string(s[1]) + " x " + std::to_string(s[2]);
+    };
+    throw DataError("The picture is " + text(found->shape()) + "; expected " + text(wanted) +
+                    " (image_channels, image_size): pictures of floats are not resized.");
+  }
+  if (settings_.flip_chance <= 0.0) return;
+  KeyedStream stream(key.seed, key.epoch, static_cast<uint64_t>(sample.id), kImageDraw);
+  if (stream.uniform() >= settings_.flip_chance) return;
+  Array image = Array::empty(Dtype::F32, wanted);
+  const float* from = found->as<float>().data();
+  float* to = image.as<float>().data();
+  for (const float* end = from + found->numel(); from != end; from += settings_.width, to += settings_.width)
+    std::reverse_copy(from, from + settings_.width, to);
+  sample.set("image", std::move(image));
 }
 
 void CropImage::apply(Sample& sample, const DrawKey& key) const {
@@ -145,13 +202,16 @@ void CropImage::apply(Sample& sample, const DrawKey& key) const {
 void NormalizeImage::apply(Sample& sample, const DrawKey&) const {
   const Array* pixels = sample.find(field_);
   if (pixels == nullptr || pixels->dtype() != Dtype::U8) throw DataError("There are no pixels in the sample.");
-  Array image = Array::empty(Dtype::F32, {3, pixels->shape()[0], pixels->shape()[1]});
-  normalize_rgb(rgb_view(*pixels), false, normalization_, image.as<float>());
+  Array image = Array::empty(Dtype::F32, {channels_, pixels->shape()[0], pixels->shape()[1]});
+  if (channels_ == 1)
+    normalize_grey(*pixels, normalization_, image.as<float>());
+  else
+    normalize_rgb(rgb_view(*pixels), false, normalization_, image.as<float>());
   sample.set(field_, std::move(image));
 }
 
 std::string NormalizeImage::fingerprint() const {
-  std::string text = "normalize " + field_;
+  std::string text = "normalize " + field_ + " " + std::to_string(channels_);
   for (float value : normalization_.mean) text += " " + format_double(static_cast<double>(value));
   for (float value : normalization_.stddev) text += " " + format_double(static_cast<double>(value));
   return text;

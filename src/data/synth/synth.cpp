@@ -30,12 +30,12 @@ namespace {
 namespace fs = std::filesystem;
 
 // Part of the cache key: raise it when a generator's output changes.
-constexpr int kGeneratorVersion = 1;
+int generator_version(const std::string& kind) { return kind == "images" ? 2 : 1; }
 constexpr char kFactsFile[] = "synth.json";
 
 // Everything that shapes the output; threads do not.
 std::string identity(const SynthConfig& c) {
-  const std::string numbers[] = {std::to_string(kGeneratorVersion),
+  const std::string numbers[] = {std::to_string(generator_version(c.kind)),
                                  c.kind,
                                  c.format,
                                  std::to_string(c.num),

@@ -1,5 +1,6 @@
-// Pictures with learnable classes: a class is a shape, a family of colours and a texture; place, size, angle, light and
-// background vary. A folder per class, and on request an index.
+// Pictures with classes that must be learned: a class is a shape and a texture; colour, light and dark, place, size,
+// angle, background and grain vary and say nothing about it, so that neither a mean colour nor a pixel gives it away. A
+// folder per class, and on request an index.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -19,14 +20,19 @@ namespace {
 constexpr float kTau = 2.0f * std::numbers::pi_v<float>;
 using Colour = std::array<float, 3>;
 
+constexpr int kShapes = 8, kTextures = 3;
+
 struct ClassLook {
   int shape = 0, texture = 0;
-  float hue = 0;
+  float hue = 0, hue_width = 1;  // the part of the colour circle its pictures have
 };
 
-// Neighbouring classes share a shape or a hue, so that neither alone is enough.
-ClassLook look_of(int label) {
-  return {label % 8, label / 8 % 3, static_cast<float>((label * 5 + label / 8) % 12) / 12.0f};
+// 8 and 3 share no factor, so the first 24 classes are all pairs of shape and texture. Only more classes than that need
+// colours to tell them apart.
+ClassLook look_of(int label, int num_classes) {
+  const int turns = (num_classes + kShapes * kTextures - 1) / (kShapes * kTextures);
+  const float width = 1.0f / static_cast<float>(turns);
+  return {label % kShapes, label % kTextures, static_cast<float>(label / (kShapes * kTextures)) * width, width};
 }
 
 Colour from_hue(float hue, float saturation, float value) {
@@ -52,8 +58,8 @@ float distance_to(int shape, float x, float y) {
       return std::abs(r - 0.62f) - 0.2f;
     case 4:  // cross
       return std::min(std::max(ax - 0.85f, ay - 0.25f), std::max(ax - 0.25f, ay - 0.85f));
-    case 5:  // diamond
-      return (ax + ay - 0.9f) * 0.707f;
+    case 5:  // two discs
+      return std::sqrt((ax - 0.5f) * (ax - 0.5f) + y * y) - 0.4f;
     case 6:  // bar
       return std::max(ax - 0.95f, ay - 0.3f);
     default:  // star
@@ -70,7 +76,7 @@ struct Scene {
 Scene draw_scene(const SynthConfig& config, int label, KeyedStream& draw) {
   const auto between = [&](double lo, double hi) { return static_cast<float>(draw.uniform(lo, hi)); };
   Scene scene{};
-  scene.look = look_of(label);
+  scene.look = look_of(label, config.num_classes);
   const auto side = static_cast<float>(std::min(config.width, config.height));
   scene.size = side * between(0.2, 0.42);
   scene.x = between(0.3, 0.7) * static_cast<float>(config.width);
@@ -78,10 +84,12 @@ Scene draw_scene(const SynthConfig& config, int label, KeyedStream& draw) {
   const float angle = between(0.0, 1.0) * kTau;
   scene.cosine = std::cos(angle);
   scene.sine = std::sin(angle);
-  const float hue = std::fmod(scene.look.hue + between(-0.03, 0.03) + 1.0f, 1.0f);
-  scene.inside = from_hue(hue, between(0.6, 1.0), between(0.6, 1.0));
-  scene.outside = from_hue(between(0, 1), between(0.0, 0.5), between(0.1, 0.7));
-  scene.far_side = from_hue(between(0, 1), between(0.0, 0.5), between(0.1, 0.7));
+  const float hue = scene.look.hue + between(0.05, 0.95) * scene.look.hue_width;
+  // Light on dark or dark on light, as likely: the mean says nothing either.
+  const bool light = between(0, 1) < 0.5f;
+  scene.inside = from_hue(hue, between(0.5, 1.0), light ? between(0.65, 1.0) : between(0.05, 0.4));
+  scene.outside = from_hue(between(0, 1), between(0.0, 0.4), light ? between(0.05, 0.4) : between(0.65, 1.0));
+  scene.far_side = from_hue(between(0, 1), between(0.0, 0.4), light ? between(0.05, 0.4) : between(0.65, 1.0));
   scene.wave_x = between(-3, 3) * kTau / static_cast<float>(config.width);
   scene.wave_y = between(-3, 3) * kTau / static_cast<float>(config.height);
   scene.phase = between(0, 1) * kTau;
@@ -96,11 +104,10 @@ void paint(const Scene& scene, const SynthConfig& config, uint64_t noise_seed, u
     for (int x = 0; x < config.width; ++x, pixels += 3) {
       const float dx = (static_cast<float>(x) - scene.x) * inverse, dy = (static_cast<float>(y) - scene.y) * inverse;
       const float u = scene.cosine * dx + scene.sine * dy, v = scene.cosine * dy - scene.sine * dx;
-      const float cover = std::clamp(0.5f - distance_to(scene.look.shape, u, v) / edge, 0.0f, 1.0f);
-      float light = 1.0f;
-      if (scene.look.texture == 1) light = std::sin(u * scene.stripe) > 0 ? 1.0f : 0.6f;
-      if (scene.look.texture == 2)
-        light = (std::sin(u * scene.stripe) > 0) == (std::sin(v * scene.stripe) > 0) ? 1.0f : 0.6f;
+      float cover = std::clamp(0.5f - distance_to(scene.look.shape, u, v) / edge, 0.0f, 1.0f);
+      // Stripes, checks: places where the background shines through.
+      const bool across = std::sin(u * scene.stripe) > 0, along = std::sin(v * scene.stripe) > 0;
+      if ((scene.look.texture == 1 && !across) || (scene.look.texture == 2 && across != along)) cover *= 0.5f;
       const float blend = 0.5f + 0.5f * std::sin(scene.wave_x * static_cast<float>(x) +
                                                  scene.wave_y * static_cast<float>(y) + scene.phase);
       noise ^= noise << 13;
@@ -109,7 +116,7 @@ void paint(const Scene& scene, const SynthConfig& config, uint64_t noise_seed, u
       for (size_t c = 0; c < 3; ++c) {
         const float behind = scene.outside[c] + blend * (scene.far_side[c] - scene.outside[c]);
         const float grain = static_cast<float>(noise >> (8 * c) & 15) - 7.5f;
-        const float value = 255.0f * (behind + cover * (scene.inside[c] * light - behind)) + grain;
+        const float value = 255.0f * (behind + cover * (scene.inside[c] - behind)) + grain;
         pixels[c] = static_cast<uint8_t>(std::clamp(value, 0.0f, 255.0f));
       }
     }

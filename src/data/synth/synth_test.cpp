@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -176,6 +177,47 @@ TEST_F(SynthTest, ImagesCarryTheirClassAndHaveAnIndex) {
           starts_with(entry["path"].get<std::string>(), "class_00" + std::to_string(entry["label"].get<int>())));
     }
   }
+}
+
+// A class must be learned: its pictures are not alike in what a glance sees (mean colour, brightness, contrast).
+TEST_F(SynthTest, ImagesDoNotGiveTheirClassAway) {
+  SynthConfig wanted = config("images", 320);
+  wanted.format = "png";
+  wanted.index = true;
+  wanted.num_classes = 8;
+  wanted.width = wanted.height = 48;
+  const SynthResult made = synthesize(wanted, folder_ / "glance");
+  std::vector<std::array<double, 6>> looks;
+  std::vector<int> labels;
+  for (const auto& entry : manifest(made.train / "index.jsonl")) {
+    const std::string bytes = read_file(made.train / entry["path"].get<std::string>());
+    const auto image = std::get<Array>(decode_image(std::as_bytes(std::span(bytes)), "x", {}));
+    std::array<double, 6> look{};
+    const auto pixels = image.as<uint8_t>();
+    for (size_t i = 0; i < pixels.size(); ++i) {
+      look[i % 3] += pixels[i];
+      look[3 + i % 3] += static_cast<double>(pixels[i]) * pixels[i];
+    }
+    const double count = static_cast<double>(pixels.size()) / 3.0;
+    for (size_t c = 0; c < 3; ++c) {
+      look[c] /= count;
+      look[3 + c] = std::sqrt(look[3 + c] / count - look[c] * look[c]);
+    }
+    looks.push_back(look);
+    labels.push_back(entry["label"].get<int>());
+  }
+  int right = 0;
+  for (size_t i = 0; i < looks.size(); ++i) {
+    double best = 1e300;
+    int label = -1;
+    for (size_t j = 0; j < looks.size(); ++j) {
+      double apart = i == j ? 1e299 : 0.0;
+      for (size_t c = 0; c < 6; ++c) apart += (looks[i][c] - looks[j][c]) * (looks[i][c] - looks[j][c]);
+      if (apart < best) best = apart, label = labels[j];
+    }
+    right += label == labels[i];
+  }
+  EXPECT_LT(right, 320 * 0.3);  // chance is an eighth
 }
 
 TEST_F(SynthTest, TheCacheMakesASetOnce) {

@@ -33,19 +33,19 @@ std::vector<const Array*> gather(std::span<const Sample* const> rows, const Coll
   std::vector<const Array*> arrays;
   arrays.reserve(rows.size());
   for (const Sample* row : rows) {
-    const Array* array = row->find(field.name);
+    const Array* array = row->find(field.source());
     if (array == nullptr) {
       if (field.optional && arrays.empty()) continue;
       std::string names;
       for (const auto& entry : row->fields) names += (names.empty() ? "" : ", ") + entry.first;
-      throw DataError("Sample " + std::to_string(row->id) + " has no field '" + field.name + "' (it has: " + names +
+      throw DataError("Sample " + std::to_string(row->id) + " has no field '" + field.source() + "' (it has: " + names +
                       "); the task needs it in every sample.");
     }
     if (!arrays.empty() || row == rows.front()) {
       arrays.push_back(array);
     } else {
-      throw DataError("Sample " + std::to_string(row->id) + " has the optional field '" + field.name + "' but sample " +
-                      std::to_string(rows.front()->id) + " of the same batch does not.");
+      throw DataError("Sample " + std::to_string(row->id) + " has the optional field '" + field.source() +
+                      "' but sample " + std::to_string(rows.front()->id) + " of the same batch does not.");
     }
   }
   for (size_t i = 1; i < arrays.size(); ++i) {

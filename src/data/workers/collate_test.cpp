@@ -59,6 +59,23 @@ TEST(Collate, PicturesOfARunThatIsChannelsLast) {
         ASSERT_EQ(to[picture * 24 + pixel * 3 + c], from[picture * 24 + c * 8 + pixel]);
 }
 
+// A batch may call a field otherwise than its samples do.
+TEST(Collate, AFieldUnderTheBatchsOwnName) {
+  std::vector<Sample> samples(2);
+  for (size_t i = 0; i < 2; ++i) {
+    Array label = Array::empty(Dtype::I64, {});
+    label.as<int64_t>()[0] = static_cast<int64_t>(i + 5);
+    samples[i].set("label", label);
+  }
+  CollateSpec spec;
+  spec.fields.push_back({"labels", 0.0, 1, "", false, false, "label"});
+  const Batch batch = collated(samples, spec);
+  EXPECT_EQ(batch.find("label"), nullptr);
+  EXPECT_EQ(batch.find("labels")->as<int64_t>()[1], 6);
+  spec.fields[0].sample_name = "class";
+  EXPECT_THROW(collated(samples, spec), DataError);
+}
+
 // Long rows go another way (data/files/stream_copy.h): every byte is where the short way would put it.
 TEST(Collate, LongRowsAreCopiedAndPaddedExactly) {
   std::vector<Sample> samples(3);

@@ -32,6 +32,9 @@ class CadenceRules {
     add("log", ExperimentKind::NoLogging, once.log, often.log, job_.log_every_n_steps,
         std::max(steps(once.log), std::min<int64_t>(50, 5 * job_.log_every_n_steps)));
     add("monitor", ExperimentKind::NoMonitor, once.monitor, often.monitor, job_.monitor_every, steps(once.monitor));
+    if (job_.steps_per_epoch > 0)
+      add("monitor_epochs", ExperimentKind::NoMonitor, once.monitor, often.monitor, job_.monitor_every_epochs,
+          (steps(once.monitor) + job_.steps_per_epoch - 1) / job_.steps_per_epoch);
     // val_check_interval counts batches, before accumulation.
     if (const int64_t batches = validation_batches(); batches > 0) {
       const double run = run_steps_ * static_cast<double>(job_.accumulate);

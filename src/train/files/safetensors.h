@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/file_ops.h"
-#include "train/files/safetensors_header.h"
+#include "core/safetensors_header.h"
 
 namespace redline::train {
 

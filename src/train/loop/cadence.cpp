@@ -62,6 +62,11 @@ CountOrShare parse_count_or_share(const std::string& text, const std::string& fi
   return result;
 }
 
+void decide_epoch_looks(const CadenceSettings& s, int64_t epochs, CadenceDecision& decision) {
+  decision.epoch_monitor = s.monitor_every_epochs > 0 && epochs % s.monitor_every_epochs == 0;
+  decision.epoch_plot = s.plot_every_epochs > 0 && epochs % s.plot_every_epochs == 0;
+}
+
 CadenceDecision decide_cadence(const CadenceSettings& s, const CadencePosition& p) {
   CadenceDecision decision;
   decision.log = s.log_every_n_steps > 0 && p.step % s.log_every_n_steps == 0;
@@ -69,6 +74,7 @@ CadenceDecision decide_cadence(const CadenceSettings& s, const CadencePosition& 
   decision.plot = s.plot_every_steps > 0 && p.step % s.plot_every_steps == 0;
   decision.epoch_end = p.step_in_epoch >= p.steps_per_epoch;
   decision.validate = validates(s, p);
+  if (decision.epoch_end) decide_epoch_looks(s, p.epoch + 1, decision);
   return decision;
 }
 

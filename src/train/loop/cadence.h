@@ -24,7 +24,8 @@ struct CadenceSettings {
   // Validation only in every n-th epoch; 0: a count runs on across epochs (Lightning's null).
   int64_t check_val_every_n_epoch = 1;
   int64_t batches_per_step = 1;                           // accumulation
-  int64_t monitor_every_steps = 0, plot_every_steps = 0;  // 0 = never
+  int64_t monitor_every_steps = 0, plot_every_steps = 0;    // 0 = never
+  int64_t monitor_every_epochs = 0, plot_every_epochs = 0;  // at the end of the epoch, after its validation
   int64_t max_steps = -1, max_epochs = -1;                // -1 = no limit
   double max_seconds = 0;                                 // 0 = no limit
   bool validation = true;                                 // there is something to validate on
@@ -40,7 +41,10 @@ struct CadencePosition {
 
 struct CadenceDecision {
   bool log = false, validate = false, monitor = false, plot = false, epoch_end = false;
+  bool epoch_monitor = false, epoch_plot = false;  // what counts epochs
 };
+// What a monitor that counts epochs does when `epochs` of them are done.
+void decide_epoch_looks(const CadenceSettings& settings, int64_t epochs, CadenceDecision& decision);
 CadenceDecision decide_cadence(const CadenceSettings& settings, const CadencePosition& position);
 
 enum class StopReason { None, MaxSteps, MaxEpochs, MaxTime };

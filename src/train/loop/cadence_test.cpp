@@ -95,6 +95,24 @@ TEST(Cadence, LogMonitorPlotAndEpochEnd) {
   EXPECT_TRUE(at(20).epoch_end);
 }
 
+TEST(Cadence, WhatCountsEpochsComesAtTheirEnds) {
+  CadenceSettings s;
+  s.monitor_every_epochs = 2;
+  s.plot_every_epochs = 3;
+  const auto at = [&](int64_t epoch, int64_t step_in_epoch) {
+    return decide_cadence(s, {epoch * 5 + step_in_epoch, epoch, step_in_epoch, 5});
+  };
+  EXPECT_FALSE(at(0, 5).epoch_monitor);
+  EXPECT_TRUE(at(1, 5).epoch_monitor);
+  EXPECT_FALSE(at(1, 4).epoch_monitor);
+  EXPECT_FALSE(at(1, 5).epoch_plot);
+  EXPECT_TRUE(at(2, 5).epoch_plot);
+  EXPECT_FALSE(at(2, 5).epoch_monitor);
+  EXPECT_FALSE(at(1, 5).monitor) << "steps are not asked for";
+  s.monitor_every_epochs = 0;
+  EXPECT_FALSE(at(1, 5).epoch_monitor);
+}
+
 TEST(Cadence, StopTable) {
   CadenceSettings s;
   EXPECT_EQ(decide_stop(s, 1000000, 1000, 1e9), StopReason::None);

@@ -27,7 +27,11 @@ Trainer::Trainer(const LoopParts& parts, LoopSettings settings)
   if (parts_.observer == nullptr) parts_.observer = &silent_;
   if (state_.monitor) {
     settings_.cadence.monitor_every_steps = state_.monitor->update_every_steps();
-    if (!settings_.plot_directory.empty()) settings_.cadence.plot_every_steps = state_.monitor->plot_every_steps();
+    settings_.cadence.monitor_every_epochs = state_.monitor->update_every_epochs();
+    if (!settings_.plot_directory.empty()) {
+      settings_.cadence.plot_every_steps = state_.monitor->plot_every_steps();
+      settings_.cadence.plot_every_epochs = state_.monitor->plot_every_epochs();
+    }
   }
   if (parts_.validation == nullptr) settings_.cadence.validation = false;
   parts_.task.module().train();
@@ -138,7 +142,15 @@ CadenceDecision Trainer::after_step(const StepVerdict& step, const CadencePositi
     if (looking_.validate()) saving_.validated();
     decision.validate = !state_.at.pending_validation;
   }
+  look_after_epoch(decision);
   return decision;
+}
+
+// A monitor that looks at whole sets wants those of this epoch: a validation that was stopped is made up for first.
+void Trainer::look_after_epoch(const CadenceDecision& decision) {
+  if (!state_.monitor || state_.at.pending_validation) return;
+  const bool update = decision.epoch_monitor && allowed_.monitor, plot = decision.epoch_plot && allowed_.plot;
+  if (update || plot) looking_.monitor(plot);
 }
 
 void Trainer::repair(const std::string& damage) {
@@ -189,7 +201,12 @@ FitResult Trainer::fit() {
   parts_.task.module().train();
   replay_.copy_if_due(recording_.step_seconds());
   if (settings_.sanity_batches != 0 && state_.at.step == 0 && parts_.validation != nullptr) looking_.try_validation();
-  if (state_.at.pending_validation && parts_.validation != nullptr && looking_.validate()) saving_.validated();
+  if (state_.at.pending_validation && parts_.validation != nullptr && looking_.validate()) {
+    saving_.validated();
+    CadenceDecision decision;
+    if (state_.at.step_in_epoch == 0) decide_epoch_looks(settings_.cadence, state_.at.epoch, decision);
+    look_after_epoch(decision);
+  }
   FitResult result;
   while (looking_.early_stop().empty() && !StopFlag::requested()) {
     result.stop = decide_stop(settings_.cadence, state_.at.step, state_.at.epoch, seconds_between(begin_ns, now_ns()));

@@ -65,6 +65,7 @@ class Trainer {
   void repair(const std::string& damage);
   void restore(const CheckpointState& state);
   [[noreturn]] void diverged(const std::string& why);
+  void look_after_epoch(const CadenceDecision& decision);
   CadenceDecision after_step(const StepVerdict& step, const CadencePosition& position);
 
   int64_t steps_this_epoch_ = 0;

@@ -288,6 +288,44 @@ TEST(Trainer, CadencesAndLimits) {
   EXPECT_EQ(loop.seen.rows[10].epoch, 1);
 }
 
+// Counts epochs; notes at which step it was asked and how many validations there had been.
+class EpochMonitor : public task::Monitor {
+ public:
+  using Looks = std::vector<std::pair<int64_t, size_t>>;
+  EpochMonitor(Looks& looks, const std::vector<LogValues>& validations, int64_t every)
+      : looks_(looks), validations_(validations), every_(every) {}
+  int64_t update_every_steps() const override { return 0; }
+  int64_t plot_every_steps() const override { return 0; }
+  int64_t update_every_epochs() const override { return every_; }
+  std::map<std::string, double> update(int64_t step) override {
+    looks_.emplace_back(step, validations_.size());
+    return {};
+  }
+  std::vector<std::string> plot(int64_t, const std::string&) override { return {}; }
+
+ private:
+  Looks& looks_;
+  const std::vector<LogValues>& validations_;
+  int64_t every_;
+};
+
+TEST(Trainer, AMonitorThatCountsEpochsIsAskedAfterTheirValidation) {
+  const std::vector<std::string> words = {"task=fragile", "trainer.max_epochs=5", "trainer.limit_train_batches=4",
+                                          "trainer.num_sanity_val_steps=0"};
+  EpochMonitor::Looks looks;
+  testing::Collected watching;  // there before the loop, which makes the monitor
+  testing::fragile().make_monitor = [&] { return std::make_unique<EpochMonitor>(looks, watching.validations, 2); };
+  Loop watched(words);
+  watched.trainer->attach(nullptr, &watching);
+  watched.trainer->fit();
+  testing::fragile() = {};
+  EXPECT_EQ(looks, (EpochMonitor::Looks{{8, 2}, {16, 4}}));
+  // What it looks at changes nothing of the training.
+  Loop plain(words);
+  plain.trainer->fit();
+  EXPECT_TRUE(bit_equal(plain.weights(), watched.weights()));
+}
+
 TEST(Trainer, ValidationWithTheAverageLeavesTheLiveWeightsAlone) {
   Loop with({"exp_manager.ema.enable=true", "exp_manager.ema.decay=0.5", "trainer.max_steps=40",
              "trainer.val_check_interval=3"}),

@@ -128,7 +128,8 @@ config::Table<OptimConfig> OptimConfig::fields() {
   table.add("maximize", &T::maximize, "Climb instead of descend.");
   table
       .add("no_decay", &T::no_decay,
-           "No weight decay for: 1d (tensors of at most one dimension), bias, or names that contain a word.")
+           "No weight decay for: 1d (tensors of at most one dimension), bias, or names that contain a word; none: all "
+           "decay.")
       .effect(Effect::Optimisation);
   table.add("custom_keys", &T::custom_keys, "Name part: {lr_mult, decay_mult}; the longest part that fits applies.")
       .effect(Effect::Optimisation)
@@ -170,6 +171,7 @@ void OptimConfig::check() const {
 
 ParameterRules OptimConfig::rules() const {
   ParameterRules result{weight_decay, no_decay, {}};
+  if (no_decay == std::vector<std::string>{"none"}) result.no_decay.clear();
   if (custom_keys.is_null()) return result;
   if (!custom_keys.is_map())
     throw ConfigError("model.optim.custom_keys must map parts of names to {lr_mult, decay_mult}.");

@@ -44,6 +44,9 @@ class FragileTask : public example::CurveTask {
     return loss;
   }
   bool batch_statistics() const override { return fragile().batch_norm; }
+  std::unique_ptr<task::Monitor> monitor() override {
+    return fragile().make_monitor ? fragile().make_monitor() : nullptr;
+  }
 
  private:
   torch::Tensor mean_, variance_;

@@ -1,6 +1,7 @@
 // Jobs of the example task for tests: settings as overrides, loops that can be stepped, weights that can be compared.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -56,6 +57,7 @@ struct Fragile {
   // An activation is not a number while autocast is on, at these steps.
   std::vector<int64_t> mixed_nan_steps;
   bool wrong_shape = false;
+  std::function<std::unique_ptr<task::Monitor>()> make_monitor;
 };
 Fragile& fragile();
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace redline::train {
+namespace redline {
 
 enum class StoredType : uint8_t {
   Bool,
@@ -68,4 +68,4 @@ uint64_t place_entries(std::vector<StoredEntry>& entries);
 // The length bytes and the JSON, padded with spaces to a multiple of 8.
 std::string header_bytes(std::span<const StoredEntry> entries, const std::map<std::string, std::string>& metadata);
 
-}  // namespace redline::train
+}  // namespace redline

@@ -1,6 +1,6 @@
 // A parser for exactly the JSON that a safetensors header may be: no recursion, so depth cannot exhaust the stack, and
 // each refusal can name the tensor it happened in. A general JSON library would accept more and say less.
-#include "train/files/safetensors_header_text.h"
+#include "core/safetensors_header_text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +8,7 @@
 
 #include "core/strings.h"
 
-namespace redline::train {
+namespace redline {
 namespace {
 
 // A cursor over the header text that knows exactly the grammar of the format.
@@ -311,4 +311,4 @@ StoredHeader parse_header_text(std::string_view text, const std::string& file_na
   return HeaderText(text, file_name).parse();
 }
 
-}  // namespace redline::train
+}  // namespace redline

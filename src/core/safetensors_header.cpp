@@ -1,6 +1,6 @@
 // Parser and writer of the safetensors header. All arithmetic on numbers from the file is checked; nothing is allocated
 // by a size that the file merely claims.
-#include "train/files/safetensors_header.h"
+#include "core/safetensors_header.h"
 
 #include <algorithm>
 #include <array>
@@ -11,9 +11,9 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/strings.h"
-#include "train/files/safetensors_header_text.h"
+#include "core/safetensors_header_text.h"
 
-namespace redline::train {
+namespace redline {
 namespace {
 
 struct TypeRow {
@@ -209,4 +209,4 @@ std::string header_bytes(std::span<const StoredEntry> entries, const std::map<st
   return out + json;
 }
 
-}  // namespace redline::train
+}  // namespace redline

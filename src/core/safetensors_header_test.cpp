@@ -1,12 +1,12 @@
 // Hostile and ordinary headers as a table: each attack is refused with the words that name it.
-#include "train/files/safetensors_header.h"
+#include "core/safetensors_header.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
 
-namespace redline::train {
+namespace redline {
 namespace {
 
 using ::testing::HasSubstr;
@@ -166,4 +166,4 @@ TEST(SafetensorsHeader, WritesWhatItReads) {
 }
 
 }  // namespace
-}  // namespace redline::train
+}  // namespace redline

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "train/files/safetensors_header.h"
+#include "core/safetensors_header.h"
 
-namespace redline::train {
+namespace redline {
 
 StoredHeader parse_header_text(std::string_view text, const std::string& file_name);
 
@@ -15,4 +15,4 @@ StoredHeader parse_header_text(std::string_view text, const std::string& file_na
 std::string shortened_name(std::string_view name);  // printable, cut where a message would drown in it
 std::optional<StoredType> find_stored_type(std::string_view name);
 
-}  // namespace redline::train
+}  // namespace redline

@@ -1,0 +1,199 @@
+// A block as one autograd node. Forward: the depthwise layer, then over tiles of rows LayerNorm, product, bias, GELU,
+// product, bias, layer scale, stochastic depth and residual while the tile is in the cache. Kept for backward: the
+// input, the normalised rows with their deviations, and the pre-activations: half of what the operators keep.
+//
+// Backward goes over chunks of rows: what the weight gradients need (gradient and activation of the wide layer) is made
+// tile by tile and used at once, so it never takes more than a chunk. The layer scale's gradient needs the block's
+// branch again; it falls out of the weight gradient instead: sum_r g[r,c] y[r,c] = sum_j W[c,j] (g^T a)[c,j] + ...
+#include <ATen/Parallel.h>
+
+#include "models/convnext/depthwise.h"
+#include "models/convnext/model.h"
+#include "models/convnext/row_kernels.h"
+#include "models/layers/gemm.h"
+#include "models/layers/hand_node.h"
+#include "models/layers/row_kernels.h"
+
+namespace redline::models::convnext::fused {
+
+namespace {
+
+using torch::autograd::variable_list;
+
+constexpr int64_t kBlockTile = 128;        // rows of a tile
+constexpr int64_t kChunkFloats = 1 << 19;  // of a chunk's wide rows
+constexpr int64_t kPanel = 512;            // rows of a weight gradient that a thread computes at a time
+
+enum BlockInput : size_t {
+  kX,
+  kTapWeight,
+  kTapBias,
+  kNormWeight,
+  kNormBias,
+  kWeight1,
+  kBias1,
+  kWeight2,
+  kBias2,
+  kScale,
+  kNumInputs
+};
+
+const float* values(const torch::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; }
+float* at_row(torch::Tensor& t, int64_t row) {
+  return t.mutable_data_ptr<float>() + row * (t.dim() == 1 ? 1 : t.size(-1));
+}
+const float* at_row(const torch::Tensor& t, int64_t row) {
+  return t.const_data_ptr<float>() + row * (t.dim() == 1 ? 1 : t.size(-1));
+}
+
+struct BlockBackward : HandNode {
+  MapShape shape;
+  torch::ScalarType type = torch::kFloat32;
+  torch::Tensor hat, rstd, hidden;  // [rows, C], [rows], [rows, 4 C]
+  torch::Tensor factors;            // [N]; undefined: nothing is dropped
+  void release_intermediates() override {
+    hat.reset();
+    rstd.reset();
+    hidden.reset();
+  }
+  std::string name() const override { return "ConvNeXtBlockBackward"; }
+  variable_list apply(variable_list&& grads) override;
+
+ private:
+  rows::Factors factors_from(int64_t row) const { return {values(factors), shape.height * shape.width, row}; }
+};
+
+// Of whole chunks: `c` [m, n] (+)= a^T b over `count` rows, in panels of rows of c.
+void add_weight_grad(const TileGemm& gemm, int64_t count, const float* a, int64_t m, const float* b, int64_t n,
+                     bool add, float* c) {
+  for_row_tiles(m, kPanel, [&](int64_t begin, int64_t end) {
+    gemm.tn(end - begin, n, count, a + begin, m, b, n, add ? 1.0f : 0.0f, c + begin * n, n);
+  });
+}
+
+// g^T a of the second product becomes its weight's gradient; the layer scale's comes with it.
+torch::Tensor scale_gradients(torch::Tensor& product, const torch::Tensor& weight2, const torch::Tensor& bias2,
+                              const torch::Tensor& scale, torch::Tensor& bias_sum) {
+  const int64_t dim = weight2.size(0), width = weight2.size(1);
+  torch::Tensor out = torch::empty({dim});
+  float *p = product.mutable_data_ptr<float>(), *o = out.mutable_data_ptr<float>(),
+        *sums = bias_sum.mutable_data_ptr<float>();
+  const float *w = values(weight2), *b = values(bias2), *s = values(scale);
+  at::parallel_for(0, dim, std::max<int64_t>(1, 32768 / width), [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      o[c] = rows::scale_and_dot(p + c * width, w + c * width, s[c], width) + sums[c] * b[c];
+      sums[c] *= s[c];
+    }
+  });
+  return out;
+}
+
+variable_list BlockBackward::apply(variable_list&& grads) {
+  const at::NoGradGuard no_grad;
+  variable_list out(kNumInputs);
+  if (!grads[0].defined()) return out;
+  const torch::Tensor g = grads[0].to(torch::kFloat32).contiguous(), x = input(kX);
+  const torch::Tensor w1 = input(kWeight1).contiguous(), w2 = input(kWeight2).contiguous();
+  const torch::Tensor norm_weight = input(kNormWeight), norm_bias = input(kNormBias), scale = input(kScale);
+  const GemmOperand operand1(w1, type), operand2(w2, type);
+  const int64_t num_rows = shape.rows(), dim = shape.channels, width = w1.size(0);
+  const int64_t chunk = std::min(num_rows, std::max<int64_t>(kBlockTile, kChunkFloats / width));
+  torch::Tensor grad_taps_out = torch::empty({num_rows, dim});  // at the depthwise layer's output
+  torch::Tensor normed = torch::empty({chunk, dim}),
+                kept = factors.defined() ? torch::empty({chunk, dim}) : torch::Tensor();
+  torch::Tensor wide_grad = torch::empty({chunk, width}), activation = torch::empty({chunk, width});
+  torch::Tensor grad_w1 = torch::empty({width, dim}), grad_w2 = torch::empty({dim, width});
+  ColumnSums<float> norm_sums(dim, 3), bias1(width);
+  const TileGemm gemm(type);
+  for (int64_t start = 0; start < num_rows; start += chunk) {
+    const int64_t count = std::min(chunk, num_rows - start);
+    for_row_tiles(count, kBlockTile, [&](int64_t begin, int64_t end) {
+      const int64_t n = end - begin, row = start + begin;
+      std::vector<float> scratch(static_cast<size_t>(n * dim));
+      rows::residual_backward(at_row(g, 0) + row * dim, values(scale), factors_from(row), n, dim,
+                              kept.defined() ? at_row(kept, begin) : nullptr, scratch.data(), norm_sums.local(2));
+      gemm.nn(n, width, dim, scratch.data(), dim, operand2, 0.0f, at_row(wide_grad, begin), width);
+      rows::gelu_backward(at_row(wide_grad, begin), at_row(hidden, row), n, width, at_row(activation, begin),
+                          bias1.local());
+      gemm.nn(n, dim, width, at_row(wide_grad, begin), width, operand1, 0.0f, scratch.data(), dim);
+      rows::affine(at_row(hat, row), values(norm_weight), values(norm_bias), n, dim, at_row(normed, begin));
+      rows::norm_backward(scratch.data(), at_row(hat, row), at_row(rstd, row), values(norm_weight), n, dim,
+                          at_row(grad_taps_out, row), norm_sums.local(0), norm_sums.local(1));
+    });
+    add_weight_grad(gemm, count, values(wide_grad), width, values(normed), dim, start > 0, at_row(grad_w1, 0));
+    add_weight_grad(gemm, count, kept.defined() ? values(kept) : at_row(g, 0) + start * dim, dim, values(activation),
+                    width, start > 0, at_row(grad_w2, 0));
+  }
+  release_intermediates();
+  out[kNormWeight] = norm_sums.total(0);
+  out[kNormBias] = norm_sums.total(1);
+  out[kBias2] = norm_sums.total(2);
+  out[kBias1] = bias1.total();
+  if (scale.defined()) out[kScale] = scale_gradients(grad_w2, w2, input(kBias2), scale, out[kBias2]);
+  out[kWeight1] = grad_w1;
+  out[kWeight2] = grad_w2;
+  torch::Tensor taps = torch::empty({kTaps, dim});
+  out[kTapBias] = torch::empty({dim});
+  depthwise_weight_grad(shape, values(x), values(grad_taps_out), taps.mutable_data_ptr<float>(),
+                        out[kTapBias].mutable_data_ptr<float>());
+  out[kTapWeight] = channels_first(taps);
+  if (wants(kX)) {
+    out[kX] = torch::empty(x.sizes());
+    const torch::Tensor flipped = taps_first(input(kTapWeight), /*flipped=*/true);
+    depthwise_sum(shape, values(grad_taps_out), values(flipped), nullptr, values(g), at_row(out[kX], 0));
+  }
+  return out;
+}
+
+}  // namespace
+
+torch::Tensor block(const Block& b, const torch::Tensor& x_in, const Pass& pass) {
+  const torch::Tensor x = x_in.contiguous();
+  const Mlp& mlp = b->mlp;
+  const auto node =
+      make_node<BlockBackward>({x, b->conv_dw->weight, b->conv_dw->bias, b->norm->weight, b->norm->bias,
+                                mlp->fc1->weight, mlp->fc1->bias, mlp->fc2->weight, mlp->fc2->bias, b->gamma});
+  torch::Tensor out;
+  {
+    const at::NoGradGuard no_grad;
+    const torch::ScalarType type = gemm_type();
+    const MapShape shape{x.size(0), x.size(1), x.size(2), x.size(3)};
+    torch::Tensor factors;
+    if (pass.ctx->training() && b->drop_path > 0.0)
+      factors = pass.ctx->drop_path(torch::ones({shape.images}), b->drop_path, b->place + ".drop_path");
+    const torch::Tensor w1 = mlp->fc1->weight.contiguous(), w2 = mlp->fc2->weight.contiguous();
+    const GemmOperand operand1(w1, type), operand2(w2, type);
+    const int64_t num_rows = shape.rows(), dim = shape.channels, width = w1.size(0);
+    torch::Tensor hat = torch::empty({num_rows, dim}), rstd = torch::empty({num_rows});
+    torch::Tensor hidden = node ? torch::empty({num_rows, width}) : torch::Tensor();
+    out = torch::empty(x.sizes());
+    const torch::Tensor taps = taps_first(b->conv_dw->weight, /*flipped=*/false);
+    depthwise_sum(shape, values(x), values(taps), values(b->conv_dw->bias), nullptr, at_row(hat, 0));
+    for_row_tiles(num_rows, kBlockTile, [&](int64_t begin, int64_t end) {
+      const TileGemm gemm(type);
+      const int64_t n = end - begin;
+      std::vector<float> normed(static_cast<size_t>(n * dim)), activation(static_cast<size_t>(n * width)), scratch;
+      if (!node) scratch.resize(static_cast<size_t>(n * width));
+      float* h = node ? at_row(hidden, begin) : scratch.data();
+      rows::normalise(at_row(hat, begin), n, dim, at_row(hat, begin), at_row(rstd, begin));
+      rows::affine(at_row(hat, begin), values(b->norm->weight), values(b->norm->bias), n, dim, normed.data());
+      gemm.nt(n, width, dim, normed.data(), dim, operand1, 0.0f, h, width);
+      rows::bias_gelu(h, values(mlp->fc1->bias), n, width, activation.data());
+      gemm.nt(n, dim, width, activation.data(), width, operand2, 0.0f, normed.data(), dim);
+      rows::residual(at_row(x, 0) + begin * dim, normed.data(), values(mlp->fc2->bias), values(b->gamma),
+                     {values(factors), shape.height * shape.width, begin}, n, dim, at_row(out, 0) + begin * dim);
+    });
+    if (node) {
+      node->shape = shape;
+      node->type = type;
+      node->hat = hat;
+      node->rstd = rstd;
+      node->hidden = hidden;
+      node->factors = factors;
+    }
+  }
+  attach(out, node);
+  return out;
+}
+
+}  // namespace redline::models::convnext::fused
