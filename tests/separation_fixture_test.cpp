@@ -8,6 +8,7 @@
 #include "models/convnext/embedding/kmeans.h"
 #include "models/convnext/embedding/mutual_information.h"
 #include "models/convnext/embedding/separation.h"
+#include "models/convnext/embedding/tsne.h"
 #include "train/files/safetensors.h"
 
 namespace redline {
@@ -70,6 +71,13 @@ TEST_P(SeparationFixture, ClustersAreAsTight) {
   const auto found = models::embedding::kmeans(set_.vectors, options);
   EXPECT_LE(found.inertia, facts_.at("inertia").get<double>() * 1.002);
   EXPECT_GE(found.inertia, facts_.at("inertia").get<double>() * 0.98);
+}
+
+// The same quantity minimised with the same settings: scikit-learn approximates the repulsion, we sum it.
+TEST_P(SeparationFixture, TsneGetsAsFar) {
+  const double divergence = models::embedding::tsne(set_.vectors).divergence;
+  EXPECT_LE(divergence, facts_.at("tsne_divergence").get<double>() * 1.03);
+  EXPECT_GE(divergence, facts_.at("tsne_divergence").get<double>() * 0.8);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, SeparationFixture, testing::Values("fixture", "hard"),

@@ -10,8 +10,8 @@
 
 #include "core/check.h"
 #include "core/error.h"
-#include "core/strings.h"
 #include "core/safetensors_header_text.h"
+#include "core/strings.h"
 
 namespace redline {
 namespace {

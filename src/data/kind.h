@@ -46,7 +46,7 @@ struct OpenedData {
   std::shared_ptr<Source> source;
   std::vector<int64_t> part_sizes;  // one per manifest list (static buckets, concat); empty when there is one
   bool tarred = false;
-  bool float_pictures = false;  // pictures that are normalised numbers already
+  bool float_pictures = false;                         // pictures that are normalised numbers already
   std::vector<std::filesystem::path> noise_manifests;  // also those that synth made
 };
 

@@ -31,9 +31,6 @@ class AudioKind : public StoredKind {
 
 std::shared_ptr<const Kind> audio_kind();
 std::shared_ptr<const Kind> image_kind();  // a folder per class, an index, WebDataset tars, arrays
-// The fields of a batch of pictures: "image", "label" where there are labels, and where samples are mixed (mixup,
-// cutmix) "mixed_label" with "mixed_share", the share of the other class.
-CollateSpec picture_collate();
 std::shared_ptr<const Kind> table_kind();  // Parquet
 // Samples in memory, or any source of the task's own. `open` may return null: that part has no data.
 std::shared_ptr<const Kind> memory_kind(std::function<std::shared_ptr<Source>(bool training)> open);

@@ -46,7 +46,7 @@ struct CollateField {
   int64_t pad_to_multiple = 1;
   std::string length_name;  // also emit I64 [B] of true lengths under this name; empty = no
   bool optional = false;
-  bool picture = false;  // rows end in [C, H, W]: in a channels-last run they are written as [H, W, C]
+  bool picture = false;       // rows end in [C, H, W]: in a channels-last run they are written as [H, W, C]
   std::string sample_name{};  // the samples' field, where the batch calls it otherwise; empty = name
   const std::string& source() const { return sample_name.empty() ? name : sample_name; }
 };

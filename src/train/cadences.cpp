@@ -10,8 +10,8 @@ measure::PerCadence cadences_per_step(const LoopSettings& settings, int64_t step
   const auto once_in = [](int64_t steps) { return steps > 0 ? 1.0 / static_cast<double>(steps) : 0; };
   measure::PerCadence per_step;
   per_step.log = once_in(settings.cadence.log_every_n_steps);
-  per_step.monitor = once_in(settings.cadence.monitor_every_steps) +
-                     once_in(settings.cadence.monitor_every_epochs * steps_per_epoch);
+  per_step.monitor =
+      once_in(settings.cadence.monitor_every_steps) + once_in(settings.cadence.monitor_every_epochs * steps_per_epoch);
   per_step.validate = validations_per_step(settings.cadence, steps_per_epoch);
   const IntervalPolicy& policy = settings.save_interval;
   per_step.checkpoint =

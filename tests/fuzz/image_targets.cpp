@@ -1,9 +1,11 @@
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "data/codecs/image.h"
 #include "data/codecs/image_writer.h"
+#include "data/files/npy.h"
 #include "target.h"
 
 namespace redline::fuzz {
@@ -57,14 +59,35 @@ bool decode_picture_all_ways(std::span<const std::byte> bytes) {
 
 std::vector<std::string> jpeg_seeds() {
   const Array picture = gradient_picture(33, 47);
-  return {encode_jpeg(rgb_view(picture)), encode_jpeg(rgb_view(picture), 60, false), fixture("images/progressive.jpg"),
-          fixture("images/gray.jpg"), fixture("images/cmyk.jpg")};
+  return {encode_jpeg(rgb_view(picture)),    encode_jpeg(rgb_view(picture), 60, false),
+          fixture("images/progressive.jpg"), fixture("images/gray.jpg"),
+          fixture("images/cmyk.jpg"),        fixture("augment/turned_6.jpg")};
 }
 
 std::vector<std::string> png_seeds() {
   const Array picture = gradient_picture(29, 35);
   return {encode_png(rgb_view(picture)), fixture("images/palette.png"), fixture("images/bilevel.png"),
-          fixture("images/alpha.png"), fixture("images/gray.png")};
+          fixture("images/alpha.png"),   fixture("images/gray.png"),    fixture("augment/turned_3.png"),
+          fixture("augment/rgb16.png")};
+}
+
+bool read_npy(std::span<const std::byte> bytes) {
+  const auto parsed = parse_npy(bytes.subspan(0, std::min<size_t>(bytes.size(), kNpyHeadBytes)), bytes.size());
+  const auto* header = std::get_if<NpyHeader>(&parsed);
+  if (header == nullptr) return false;
+  uint64_t count = dtype_size(header->dtype);
+  for (const int64_t size : header->shape) count *= static_cast<uint64_t>(size);  // wraps where the promise is broken
+  require(header->data_begin <= bytes.size() && count <= bytes.size() - header->data_begin,
+          "an array lies within its file");
+  return true;
+}
+
+std::vector<std::string> npy_seeds() {
+  std::vector<std::string> seeds;
+  for (const auto& [dtype, shape] : {std::pair(Dtype::F32, Shape{2, 3, 4, 4}), std::pair(Dtype::I64, Shape{5}),
+                                     std::pair(Dtype::U8, Shape{}), std::pair(Dtype::F64, Shape{0, 7})})
+    seeds.push_back(npy_head(dtype, shape) + std::string(400, '\x3F'));
+  return seeds;
 }
 
 // Chunk checksums right again, as far as the chunks still make sense.
@@ -88,7 +111,9 @@ void repair_png(std::string& bytes) {
 }  // namespace
 
 std::vector<Target> image_targets() {
-  return {{"jpeg", decode_picture_all_ways, jpeg_seeds, {}}, {"png", decode_picture_all_ways, png_seeds, repair_png}};
+  return {{"jpeg", decode_picture_all_ways, jpeg_seeds, {}},
+          {"png", decode_picture_all_ways, png_seeds, repair_png},
+          {"npy", read_npy, npy_seeds, {}}};
 }
 
 }  // namespace redline::fuzz

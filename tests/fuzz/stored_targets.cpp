@@ -5,10 +5,10 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/safetensors_header.h"
 #include "target.h"
 #include "train/checkpoint/block_reader.h"
 #include "train/checkpoint/manifest.h"
-#include "core/safetensors_header.h"
 #include "train/loop/loop_state.h"
 
 namespace redline::fuzz {

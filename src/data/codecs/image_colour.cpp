@@ -81,11 +81,22 @@ Lookup flattened(const std::array<int64_t, 256>& counts) {
   return table;
 }
 
-// From `plain` by `factor` towards the picture, and beyond it.
-uint8_t blend(int plain, int picture, float factor) {
-  const float value = static_cast<float>(plain) + factor * static_cast<float>(picture - plain);
-  return static_cast<uint8_t>(std::clamp(value, 0.0f, 255.0f));
-}
+// From `plain` by `factor` towards the picture, and beyond it. Pillow rounds the product before it adds, and cuts the
+// sum; where a processor would do both at once, a table of the products keeps them apart.
+class Blend {
+ public:
+  explicit Blend(double factor) {
+    for (int apart = -255; apart <= 255; ++apart)
+      product_[static_cast<size_t>(apart + 255)] = static_cast<float>(factor) * static_cast<float>(apart);
+  }
+  uint8_t operator()(int plain, int picture) const {
+    const float value = static_cast<float>(plain) + product_[static_cast<size_t>(picture - plain + 255)];
+    return static_cast<uint8_t>(std::clamp(value, 0.0f, 255.0f));
+  }
+
+ private:
+  std::array<float, 511> product_;
+};
 
 // 3 x 3 with 5 in the middle, over 13; the outermost pixels stay.
 Array smoothed(const RgbView& source) {
@@ -145,21 +156,21 @@ Array solarize_add_rgb(const RgbView& source, int amount) {
 }
 
 Array enhance_rgb(const RgbView& source, Enhance what, double factor) {
-  const auto by = static_cast<float>(factor);
+  const Blend blend(factor);
   if (what == Enhance::Sharpness) {
     const Array plain = smoothed(source);
     const uint8_t* at = plain.as<uint8_t>().data();
     return map_pixels(source, [&](const uint8_t* from, uint8_t* to) {
-      for (int c = 0; c < 3; ++c) to[c] = blend(*at++, from[c], by);
+      for (int c = 0; c < 3; ++c) to[c] = blend(*at++, from[c]);
     });
   }
   if (what == Enhance::Color)
-    return map_pixels(source, [by](const uint8_t* from, uint8_t* to) {
+    return map_pixels(source, [&](const uint8_t* from, uint8_t* to) {
       const int grey = grey_of(from);
-      for (int c = 0; c < 3; ++c) to[c] = blend(grey, from[c], by);
+      for (int c = 0; c < 3; ++c) to[c] = blend(grey, from[c]);
     });
   const int plain = what == Enhance::Contrast ? mean_grey(source) : 0;
-  return look_up_each(source, [&](int i) { return blend(plain, i, by); });
+  return look_up_each(source, [&](int i) { return blend(plain, i); });
 }
 
 void make_grey(uint8_t* pixels, int64_t count) {

@@ -36,7 +36,7 @@ Sample labelled(int64_t id, float value, int64_t label) {
   return sample;
 }
 
-std::vector<float> values(const Sample& sample, const char* name = "image") {
+std::vector<float> floats_in(const Sample& sample, const char* name = "image") {
   const auto all = sample.find(name)->as<float>();
   return {all.begin(), all.end()};
 }
@@ -153,7 +153,7 @@ TEST(RandomErasing, ErasesABoxOfTheRightSizeSometimes) {
   for (int64_t id = 0; id < 400; ++id) {
     Sample sample = pixel_sample(id, float_picture(5.0f, 32));
     RandomErasing(settings).apply(sample, {3, 1});
-    const std::vector<float> out = values(sample);
+    const std::vector<float> out = floats_in(sample);
     const auto zeros = std::count(out.begin(), out.end(), 0.0f);
     if (zeros == 0) continue;
     ++erased;
@@ -172,7 +172,7 @@ TEST(RandomErasing, FillsAsAsked) {
     settings.fill = fill;
     Sample sample = pixel_sample(7, float_picture(5.0f, 32));
     RandomErasing(settings).apply(sample, {3, 1});
-    const std::vector<float> out = values(sample);
+    const std::vector<float> out = floats_in(sample);
     return std::set<float>(out.begin(), out.end()).size();
   };
   EXPECT_EQ(distinct(EraseFill::Constant), 2u);
@@ -210,16 +210,16 @@ TEST(MixPictures, MixupBlendsWithTheMirroredSample) {
   settings.mixup_alpha = 0.8;
   std::vector<Sample> group = group_of(5);
   MixPictures(settings).apply(group, {1, 2});
-  const double share = values(group[0], kMixedShare)[0];
+  const double share = floats_in(group[0], kMixedShare)[0];
   EXPECT_GT(share, 0.0);
   EXPECT_LT(share, 1.0);
   for (size_t i = 0; i < 5; ++i) {
     const auto other = static_cast<double>(4 - i);
-    const double own = values(group[i], kMixedShare)[0];
+    const double own = floats_in(group[i], kMixedShare)[0];
     EXPECT_EQ(group[i].find(kMixedLabel)->as<int64_t>()[0], static_cast<int64_t>(4 - i));
     EXPECT_EQ(group[i].find("label")->as<int64_t>()[0], static_cast<int64_t>(i));
     EXPECT_NEAR(own, i == 2 ? 0.0 : share, 1e-7) << "one draw for the group, none for the middle";
-    for (const float v : values(group[i])) ASSERT_NEAR(v, static_cast<double>(i) * (1 - own) + other * own, 1e-5);
+    for (const float v : floats_in(group[i])) ASSERT_NEAR(v, static_cast<double>(i) * (1 - own) + other * own, 1e-5);
   }
 }
 
@@ -232,10 +232,10 @@ TEST(MixPictures, CutmixSharesAreTheAreaThatWasCut) {
     std::vector<Sample> group = group_of(4);
     MixPictures(settings).apply(group, {1, epoch});
     for (size_t i = 0; i < 4; ++i) {
-      const std::vector<float> out = values(group[i]);
+      const std::vector<float> out = floats_in(group[i]);
       const auto foreign = std::count(out.begin(), out.end(), static_cast<float>(3 - i));
       ASSERT_EQ(foreign + std::count(out.begin(), out.end(), static_cast<float>(i)), 3 * 64);
-      ASSERT_NEAR(static_cast<double>(foreign) / (3 * 64), values(group[i], kMixedShare)[0], 1e-6);
+      ASSERT_NEAR(static_cast<double>(foreign) / (3 * 64), floats_in(group[i], kMixedShare)[0], 1e-6);
       cut += foreign > 0;
     }
   }
@@ -251,9 +251,9 @@ TEST(MixPictures, SwitchesAndLeavesAloneAsOftenAsAsked) {
   for (uint64_t epoch = 0; epoch < 400; ++epoch) {
     std::vector<Sample> group = group_of(2);
     MixPictures(settings).apply(group, {9, epoch});
-    const std::vector<float> out = values(group[1]);
+    const std::vector<float> out = floats_in(group[1]);
     const std::set<float> kinds(out.begin(), out.end());
-    if (values(group[1], kMixedShare)[0] == 0.0f)
+    if (floats_in(group[1], kMixedShare)[0] == 0.0f)
       ++untouched;
     else if (kinds.size() == 1 && *kinds.begin() > 0.0f && *kinds.begin() < 1.0f)
       ++blended;

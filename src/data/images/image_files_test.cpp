@@ -69,7 +69,7 @@ TEST(Orientation, NonsenseIsUpright) {
   const Array stored = decode_as(bytes, false);
   const size_t exif = bytes.find("Exif");
   ASSERT_NE(exif, std::string::npos);
-  for (size_t at = exif; at < exif + 40; ++at) {  // any byte of it damaged: a picture, and never a crash
+  for (size_t at = exif; at < exif + 30; ++at) {  // any byte of it damaged: a picture, and never a crash
     std::string damaged = bytes;
     damaged[at] = '\xEE';
     EXPECT_TRUE(std::holds_alternative<Array>(decode_image(image_bytes(damaged), "", {}))) << at;

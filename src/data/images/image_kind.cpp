@@ -116,7 +116,13 @@ class ImageKind : public StoredKind {
         MixSettings{c.mixup, c.cutmix, c.mixup_prob, c.mixup_switch_prob, c.mixup_mode == "elem"});
   }
 
-  CollateSpec collate(const DatasetConfig&, const Source&) const override { return picture_collate(); }
+  // Where samples are mixed (mixup, cutmix) they also say with which class, and how much of it.
+  CollateSpec collate(const DatasetConfig&, const Source&) const override {
+    CollateSpec spec;
+    spec.fields.push_back({"image", 0.0, 1, "", false, /*picture=*/true});
+    for (const char* name : {"label", kMixedLabel, kMixedShare}) spec.fields.push_back({name, 0.0, 1, "", true});
+    return spec;
+  }
 
  protected:
   void refuse_foreign_keys(const DatasetConfig& config) const override {
@@ -202,13 +208,6 @@ class ImageKind : public StoredKind {
 };
 
 }  // namespace
-
-CollateSpec picture_collate() {
-  CollateSpec spec;
-  spec.fields.push_back({"image", 0.0, 1, "", false, /*picture=*/true});
-  for (const char* name : {"label", kMixedLabel, kMixedShare}) spec.fields.push_back({name, 0.0, 1, "", true});
-  return spec;
-}
 
 // A new one each time: it remembers the classes of the job it is used for.
 std::shared_ptr<const Kind> image_kind() { return std::make_shared<const ImageKind>(); }

@@ -29,13 +29,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Part of the cache key: raise it when a generator's output changes.
-int generator_version(const std::string& kind) { return kind == "images" ? 2 : 1; }
 constexpr char kFactsFile[] = "synth.json";
 
 // Everything that shapes the output; threads do not.
 std::string identity(const SynthConfig& c) {
-  const std::string numbers[] = {std::to_string(generator_version(c.kind)),
+  const std::string numbers[] = {std::to_string(synth::maker_of(c).version),
                                  c.kind,
                                  c.format,
                                  std::to_string(c.num),

@@ -41,6 +41,7 @@ struct Maker {
   const char* kind;
   std::vector<std::string> formats;  // besides auto, which takes the first
   SynthResult (*make)(const SynthConfig& config, const std::filesystem::path& out);
+  int version = 1;  // part of the cache key: raise it when the output changes
 };
 const std::vector<Maker>& makers();
 const Maker& maker_of(const SynthConfig& config);  // throws ConfigError for an unknown kind

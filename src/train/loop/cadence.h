@@ -23,12 +23,12 @@ struct CadenceSettings {
   CountOrShare val_check_interval;  // batches (before accumulation), or share of an epoch's
   // Validation only in every n-th epoch; 0: a count runs on across epochs (Lightning's null).
   int64_t check_val_every_n_epoch = 1;
-  int64_t batches_per_step = 1;                           // accumulation
+  int64_t batches_per_step = 1;                             // accumulation
   int64_t monitor_every_steps = 0, plot_every_steps = 0;    // 0 = never
   int64_t monitor_every_epochs = 0, plot_every_epochs = 0;  // at the end of the epoch, after its validation
-  int64_t max_steps = -1, max_epochs = -1;                // -1 = no limit
-  double max_seconds = 0;                                 // 0 = no limit
-  bool validation = true;                                 // there is something to validate on
+  int64_t max_steps = -1, max_epochs = -1;                  // -1 = no limit
+  double max_seconds = 0;                                   // 0 = no limit
+  bool validation = true;                                   // there is something to validate on
 };
 
 // After a step has been committed (or skipped).

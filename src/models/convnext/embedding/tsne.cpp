@@ -194,7 +194,7 @@ void tsne_gradient(const Affinities& affinities, const std::vector<float>& x, co
   const auto n = static_cast<int64_t>(x.size());
   std::vector<Repulsion> away(x.size()), towards(x.size());
   std::vector<double> apart(x.size());
-  at::parallel_for(0, n, 64, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, n, 256, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const auto at = static_cast<size_t>(i);
       away[at] = repulsion_on(x.data(), y.data(), n, x[at], y[at]);
