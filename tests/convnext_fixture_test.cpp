@@ -79,7 +79,7 @@ TEST_P(ConvNeXtFixture, EqualsTimm) {
   ASSERT_EQ(result.losses.size(), 5u);
   for (int64_t i = 0; i < 5; ++i) {
     const double want = expected.at("losses")[i].item<double>();
-    EXPECT_NEAR(result.losses[static_cast<size_t>(i)], want, 1e-5 * want) << "step " << i;
+    EXPECT_NEAR(result.losses[static_cast<size_t>(i)], want, 1e-4 * want) << "step " << i;
   }
 }
 

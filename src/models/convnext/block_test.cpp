@@ -136,7 +136,7 @@ TEST(ConvNeXtBlock, HalfPrecisionProductsStayNear) {
   const auto low = run();
   at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(at::kCPU, false);
-  expect_near(low, full, 5e-2);
+  expect_near(low, full, 0.15);
   EXPECT_GT(largest_difference(low[0], full[0]), 1e-5) << "the products did not run in bfloat16";
 }
 

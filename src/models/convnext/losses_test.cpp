@@ -192,7 +192,7 @@ TEST(Losses, CenterAndSoftTargets) {
                 cross_entropy(logits, kLabels, smoothing).value.item<double>(), 1e-9);
   EXPECT_GT(std::abs(cross_entropy(logits, kLabels, 0.1).value.item<double>() -
                      cross_entropy(logits, kLabels, 0.0).value.item<double>()),
-            1e-3);
+            1e-4);
 }
 
 }  // namespace

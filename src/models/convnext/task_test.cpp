@@ -1,6 +1,7 @@
 #include "models/convnext/task.h"
 
 #include <gtest/gtest.h>
+#include <torch/optim/adamw.h>
 
 #include "core/error.h"
 #include "models/convnext/model.h"
