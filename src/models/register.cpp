@@ -1,5 +1,6 @@
 #include "models/register.h"
 
+#include "models/lift_splat/task.h"
 #include "models/sequence_vae/task.h"
 #include "models/speech_ssl/speech_ssl_task.h"
 
@@ -8,6 +9,7 @@ namespace redline::models {
 void register_all(task::Registry& registry) {
   registry.add(speech::speech_ssl_entry());
   registry.add(sequence_vae::sequence_vae_entry());
+  registry.add(lift_splat::lift_splat_entry());
 }
 
 }  // namespace redline::models
