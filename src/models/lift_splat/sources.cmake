@@ -14,3 +14,4 @@ list(APPEND MODELS_SOURCES
   lift_splat/task.cpp
   lift_splat/windows.cpp
   lift_splat/work_estimate.cpp)
+list(APPEND MODELS_TESTS lift_splat/splat_test.cpp lift_splat/swin_test.cpp lift_splat/task_test.cpp)
