@@ -14,7 +14,7 @@
 namespace redline::data {
 
 struct NuscenesOptions {
-  config::Auto<std::string> version, train_split, val_split;
+  std::string version, train_split, val_split;  // empty: what the folder has, and the splits that belong to it
   std::vector<std::string> cams{"CAM_FRONT_LEFT", "CAM_FRONT", "CAM_FRONT_RIGHT",
                                 "CAM_BACK_LEFT",  "CAM_BACK",  "CAM_BACK_RIGHT"};
   int64_t ncams = 5;  // drawn in training; validation sees all

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The folder of tables: the one asked for, or the only one that is there.
-std::string find_version(const fs::path& root, const config::Auto<std::string>& asked) {
+std::string find_version(const fs::path& root, const std::string& asked) {
   std::error_code failed;
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator(root, failed)) {
@@ -29,10 +29,10 @@ std::string find_version(const fs::path& root, const config::Auto<std::string>& 
     throw DataError("The nuScenes folder " + printable(root.string()) + " cannot be listed: " + failed.message() + ".");
   std::sort(found.begin(), found.end());
   const std::string there = found.empty() ? "none" : printable(join(found, ", "));
-  if (!asked.is_auto()) {
+  if (!asked.empty()) {
     std::error_code ignored;
-    if (fs::is_directory(root / asked.value(), ignored)) return asked.value();
-    throw DataError("model.nuscenes.version is " + printable(asked.value()) + ", but " + printable(root.string()) +
+    if (fs::is_directory(root / asked, ignored)) return asked;
+    throw DataError("model.nuscenes.version is " + printable(asked) + ", but " + printable(root.string()) +
                     " has no such folder; there: " + there + ".");
   }
   if (found.size() == 1) return found[0];
@@ -71,8 +71,8 @@ class NuscenesKind : public Kind {
     }
     const std::string version = find_version(root, options_.version);
     const bool mini = version.find("mini") != std::string::npos;
-    const config::Auto<std::string>& asked = training ? options_.train_split : options_.val_split;
-    const std::string split = !asked.is_auto() ? asked.value()
+    const std::string& asked = training ? options_.train_split : options_.val_split;
+    const std::string split = !asked.empty() ? asked
                               : training       ? (mini ? "mini_train" : "train")
                                                : (mini ? "mini_val" : "val");
     nuscenes::TableRequest wanted{options_.cams, request_.classes, nuscenes::scenes_of(split), affinity_cpus()};
