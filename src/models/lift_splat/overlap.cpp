@@ -61,9 +61,9 @@ std::map<std::string, double> Overlap::metrics(const std::vector<double>& sums) 
     hits += areas[0];
     cells += areas[2];
   }
-  if (ious > 0) out["mIoU"] = iou / static_cast<double>(ious);
-  if (accuracies > 0) out["mAcc"] = accuracy / static_cast<double>(accuracies);
-  if (cells > 0.0) out["aAcc"] = hits / cells;
+  if (ious > 0) out["miou"] = iou / static_cast<double>(ious);
+  if (accuracies > 0) out["macc"] = accuracy / static_cast<double>(accuracies);
+  if (cells > 0.0) out["aacc"] = hits / cells;
   return out;
 }
 

@@ -19,7 +19,7 @@ class Overlap {
   void add(const torch::Tensor& logits, const torch::Tensor& truth);
   // Handed over and begun anew.
   std::vector<double> take();
-  // CLASS_iou, mIoU, mAcc, aAcc of such sums; a ratio of nothing is left out.
+  // CLASS_iou, miou, macc, aacc (mmseg: mIoU, mAcc, aAcc) of such sums; a ratio of nothing is left out.
   std::map<std::string, double> metrics(const std::vector<double>& sums) const;
 
  private:

@@ -67,7 +67,7 @@ SwinBlockImpl::SwinBlockImpl(const BackboneOptions& options, int64_t stage, int6
   fill_normal(attn->relative_position_bias_table, kInitDeviation, seed, path + ".attn.relative_position_bias_table");
   const torch::NoGradGuard no_grad;
   for (auto [layer, name] : {std::pair{attn->qkv, ".attn.qkv"}, std::pair{attn->proj, ".attn.proj"},
-                              std::pair{mlp->fc1, ".mlp.fc1"}, std::pair{mlp->fc2, ".mlp.fc2"}}) {
+                             std::pair{mlp->fc1, ".mlp.fc1"}, std::pair{mlp->fc2, ".mlp.fc2"}}) {
     fill_normal(layer->weight, kInitDeviation, seed, path + name + ".weight");
     if (layer->bias.defined()) layer->bias.zero_();
   }

@@ -155,9 +155,9 @@ TEST(Overlap, PoolsAreasAndMakesRatiosAtTheEnd) {
   const auto sums = overlap.take();
   const auto metrics = overlap.metrics(sums);
   EXPECT_DOUBLE_EQ(metrics.at("vehicle_iou"), 2.0 / 4.0);  // not the mean of 1/2 and 1/2 by luck:
-  EXPECT_DOUBLE_EQ(metrics.at("mIoU"), (2.0 / 4.0 + 4.0 / 6.0) / 2);
-  EXPECT_DOUBLE_EQ(metrics.at("mAcc"), (2.0 / 3.0 + 4.0 / 5.0) / 2);
-  EXPECT_DOUBLE_EQ(metrics.at("aAcc"), 6.0 / 8.0);
+  EXPECT_DOUBLE_EQ(metrics.at("miou"), (2.0 / 4.0 + 4.0 / 6.0) / 2);
+  EXPECT_DOUBLE_EQ(metrics.at("macc"), (2.0 / 3.0 + 4.0 / 5.0) / 2);
+  EXPECT_DOUBLE_EQ(metrics.at("aacc"), 6.0 / 8.0);
   EXPECT_EQ(overlap.take(), std::vector<double>(sums.size(), 0.0)) << "begun anew";
   EXPECT_EQ(overlap.metrics(overlap.take()).count("vehicle_iou"), 0u) << "a ratio of nothing is left out";
 }

@@ -73,9 +73,9 @@ std::vector<task::MetricInfo> LiftSplatTask::metrics() const {
   std::vector<task::MetricInfo> list;
   for (const std::string& name : options_.classes)
     list.push_back({name + "_iou", "", "Intersection over union of " + name + " cells, pooled over the set."});
-  list.push_back({"mIoU", "", "Mean over classes, background included, of intersection over union (mmseg)."});
-  list.push_back({"mAcc", "", "Mean over classes, background included, of the share that was found (mmseg)."});
-  list.push_back({"aAcc", "", "Share of cells with the right class (mmseg)."});
+  list.push_back({"miou", "", "Mean over classes, background included, of intersection over union (mmseg's mIoU)."});
+  list.push_back({"macc", "", "Mean over classes, background included, of the share that was found (mmseg's mAcc)."});
+  list.push_back({"aacc", "", "Share of cells with the right class (mmseg's aAcc)."});
   return list;
 }
 
