@@ -25,11 +25,18 @@ struct LssCase {
 };
 void PrintTo(const LssCase& c, std::ostream* out) { *out << c.name << " fused=" << c.fused; }
 
-torch::Tensor lss_wave(std::vector<int64_t> shape, double phase) {
+// Between -1 and 1: a hash of the place.
+torch::Tensor noise(std::vector<int64_t> shape, double seed) {
   int64_t count = 1;
   for (int64_t extent : shape) count *= extent;
-  const torch::Tensor at = torch::arange(count, torch::kFloat64);
-  return ((at * 1.3 + phase).sin() + (at * 0.37).cos()).view(shape).to(torch::kFloat32);
+  torch::Tensor out = torch::empty(shape);
+  float* to = out.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < count; ++i) {
+    auto at = static_cast<uint32_t>(i + static_cast<int64_t>(seed * 16) * 0x9E3779B1);
+    for (int round = 0; round < 2; ++round) at = (at ^ at >> 16) * 0x45D9F3Bu;
+    to[i] = static_cast<float>(static_cast<double>(at ^ at >> 16) / 2147483648.0 - 1.0);
+  }
+  return out;
 }
 
 void fill(torch::nn::Module& module) {
@@ -38,14 +45,14 @@ void fill(torch::nn::Module& module) {
   for (const auto& item : module.named_parameters()) sorted[item.key()] = item.value();
   double phase = 0.0;
   for (auto& [name, p] : sorted) {
-    const torch::Tensor values = lss_wave(p.sizes().vec(), phase);
+    const torch::Tensor values = noise(p.sizes().vec(), phase);
     phase += 1.0;
     if (p.dim() < 2)
       p.copy_((name.ends_with("weight") ? 1.0 : 0.0) + 0.1 * values);
     else if (name.find("table") != std::string::npos)
       p.copy_(0.2 * values);
     else
-      p.copy_(values * std::sqrt(static_cast<double>(p.size(0)) / static_cast<double>(p.numel())));
+      p.copy_(values * std::sqrt(3.0 * static_cast<double>(p.size(0)) / static_cast<double>(p.numel())));
   }
 }
 
@@ -63,16 +70,16 @@ task::Batch batch_of(const LssCase& c, const Options& o) {
   }
   const auto wide = static_cast<float>(static_cast<double>(w) * 0.8), x = static_cast<float>(w) * 0.5f,
              y = static_cast<float>(h) * 0.5f;
-  batch.tensors["imgs"] = lss_wave({b, n, 3, h, w}, 0.1);
+  batch.tensors["imgs"] = noise({b, n, 3, h, w}, 0.1);
   batch.tensors["rots"] = rots;
-  batch.tensors["trans"] = 0.3 * lss_wave({b, n, 3}, 0.2);
+  batch.tensors["trans"] = 0.3 * noise({b, n, 3}, 0.2);
   batch.tensors["intrins"] =
       torch::tensor({wide, 0.0f, x, 0.0f, wide, y, 0.0f, 0.0f, 1.0f}).view({3, 3}).expand({b, n, 3, 3}).contiguous();
   batch.tensors["post_rots"] = torch::eye(3).expand({b, n, 3, 3}).contiguous();
-  torch::Tensor moved = 0.5 * lss_wave({b, n, 3}, 0.7);
+  torch::Tensor moved = 0.5 * noise({b, n, 3}, 0.7);
   moved.select(2, 2).zero_();
   batch.tensors["post_trans"] = moved;
-  batch.tensors["binimgs"] = lss_wave({b, 1, o.grid.cells(0), o.grid.cells(1)}, 0.5).gt(1.2).to(torch::kFloat32);
+  batch.tensors["binimgs"] = noise({b, 1, o.grid.cells(0), o.grid.cells(1)}, 0.5).gt(0.9).to(torch::kFloat32);
   return batch;
 }
 

@@ -19,9 +19,12 @@ GRADIENTS = ["camencode.trunk.patch_embed.proj.weight", "camencode.trunk.layers.
              "bevencode.bn1.weight", "bevencode.up2.4.weight"]
 
 
-def wave(shape, phase):
-    at = torch.arange(math.prod(shape), dtype=torch.float64)
-    return ((at * 1.3 + phase).sin() + (at * 0.37).cos()).view(shape).float()
+def noise(shape, seed):
+    """Between -1 and 1: a hash of the place, the same bits in C++."""
+    at = torch.arange(math.prod(shape)) + int(seed * 16) * 0x9E3779B1 & 0xFFFFFFFF
+    for _ in range(2):
+        at = (at ^ at >> 16) * 0x45D9F3B & 0xFFFFFFFF
+    return ((at ^ at >> 16).double() / 2 ** 31 - 1).view(shape).float()
 
 
 def fill(model):
@@ -29,9 +32,9 @@ def fill(model):
         for i, (name, p) in enumerate(sorted(model.named_parameters())):
             if p.dim() < 2:  # norms and biases
                 base = 1.0 if name.endswith("weight") else 0.0
-                p.copy_(base + 0.1 * wave(p.shape, i))
+                p.copy_(base + 0.1 * noise(p.shape, i))
             else:
-                p.copy_(wave(p.shape, i) * (p.shape[0] / p.numel()) ** 0.5 if "table" not in name else 0.2 * wave(p.shape, i))
+                p.copy_(noise(p.shape, i) * (3 * p.shape[0] / p.numel()) ** 0.5 if "table" not in name else 0.2 * noise(p.shape, i))
 
 
 def batch_of(case, cells):
@@ -41,11 +44,11 @@ def batch_of(case, cells):
         for k in range(n):
             yaw = 1.1 * k + 0.3 * i
             rots[i, k] = torch.tensor([[math.sin(yaw), 0, math.cos(yaw)], [-math.cos(yaw), 0, math.sin(yaw)], [0, -1, 0]])
-    out = {"imgs": wave((b, n, 3, h, w), 0.1), "rots": rots, "trans": 0.3 * wave((b, n, 3), 0.2),
+    out = {"imgs": noise((b, n, 3, h, w), 0.1), "rots": rots, "trans": 0.3 * noise((b, n, 3), 0.2),
            "intrins": torch.tensor([[w * 0.8, 0, w * 0.5], [0, w * 0.8, h * 0.5], [0, 0, 1]]).expand(b, n, 3, 3).contiguous(),
-           "post_rots": torch.eye(3).expand(b, n, 3, 3).contiguous(), "post_trans": 0.5 * wave((b, n, 3), 0.7)}
+           "post_rots": torch.eye(3).expand(b, n, 3, 3).contiguous(), "post_trans": 0.5 * noise((b, n, 3), 0.7)}
     out["post_trans"][..., 2] = 0
-    return out, (wave((b, 1, *cells), 0.5) > 1.2).float()
+    return out, (noise((b, 1, *cells), 0.5) > 0.9).float()
 
 
 for name, case in CASES.items():

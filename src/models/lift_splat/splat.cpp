@@ -47,9 +47,10 @@ torch::Tensor depth_chances(const torch::Tensor& camera, int64_t depths) {
       const float* logits = from + r * width;
       float* chances = to + r * depths;
       const float top = *std::max_element(logits, logits + depths);
-      float sum = 0.0f;
-      for (int64_t d = 0; d < depths; ++d) sum += chances[d] = std::exp(logits[d] - top);
-      for (int64_t d = 0; d < depths; ++d) chances[d] /= sum;
+      double sum = 0.0;
+      for (int64_t d = 0; d < depths; ++d) sum += static_cast<double>(chances[d] = std::exp(logits[d] - top));
+      const auto inverse = static_cast<float>(1.0 / sum);
+      for (int64_t d = 0; d < depths; ++d) chances[d] *= inverse;
     }
   });
   return out;
