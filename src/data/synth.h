@@ -14,7 +14,7 @@ namespace redline::data {
 // One table for all kinds (train_ds.synth in a recipe, `redline data synth` on the command line); each kind reads its
 // part.
 struct SynthConfig {
-  std::string kind = "speech";  // speech, sequences, images
+  std::string kind = "speech";  // speech, sequences, images, nuscenes
   int64_t num = 1000;
   int64_t num_validation = -1;  // -1: a tenth, at least 1
   int64_t seed = 0;
@@ -37,6 +37,8 @@ struct SynthConfig {
   int width = 96, height = 96;
   int quality = 90;    // of JPEG
   bool index = false;  // also write index.jsonl beside the class folders
+  // nuscenes
+  int camera_width = 1600, camera_height = 900;
 
   static config::Table<SynthConfig> fields();
   // Throws ConfigError for values that contradict each other.

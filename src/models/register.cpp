@@ -1,6 +1,7 @@
 #include "models/register.h"
 
 #include "models/convnext/task.h"
+#include "models/lift_splat/task.h"
 #include "models/sequence_vae/task.h"
 #include "models/speech_ssl/speech_ssl_task.h"
 
@@ -10,6 +11,7 @@ void register_all(task::Registry& registry) {
   registry.add(speech::speech_ssl_entry());
   registry.add(sequence_vae::sequence_vae_entry());
   registry.add(convnext::convnext_entry());
+  registry.add(lift_splat::lift_splat_entry());
 }
 
 }  // namespace redline::models

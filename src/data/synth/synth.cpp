@@ -57,7 +57,9 @@ std::string identity(const SynthConfig& c) {
                                  std::to_string(c.height),
                                  std::to_string(c.quality),
                                  std::to_string(c.index ? 1 : 0)};
-  return join(numbers, "|");
+  std::string text = join(numbers, "|");
+  if (c.kind == "nuscenes") text += "|" + std::to_string(c.camera_width) + "x" + std::to_string(c.camera_height);
+  return text;
 }
 
 void write_facts(const SynthResult& result, const fs::path& folder) {

@@ -9,14 +9,17 @@ namespace redline::data {
 const std::vector<synth::Maker>& synth::makers() {
   static const std::vector<Maker> all{{"speech", {"flac", "wav"}, make_speech},
                                       {"sequences", {}, make_sequences},
-                                      {"images", {"jpeg", "png"}, make_images, /*version=*/2}};
+                                      {"images", {"jpeg", "png"}, make_images, /*version=*/2},
+
+                                      {"nuscenes", {"jpeg"}, make_nuscenes}};
   return all;
 }
 
 const synth::Maker& synth::maker_of(const SynthConfig& config) {
   for (const Maker& maker : makers())
     if (config.kind == maker.kind) return maker;
-  throw ConfigError("synth kind '" + printable(config.kind) + "' is unknown; known are speech, sequences and images.");
+  throw ConfigError("synth kind '" + printable(config.kind) +
+                    "' is unknown; known are speech, sequences, images and nuscenes.");
 }
 
 config::Table<SynthConfig> SynthConfig::fields() {
@@ -61,6 +64,12 @@ config::Table<SynthConfig> SynthConfig::fields() {
   table.add("width", &SynthConfig::width, "Width of generated images.").unit("pixels").range(8, 16384);
   table.add("height", &SynthConfig::height, "Height of generated images.").unit("pixels").range(8, 16384);
   table.add("quality", &SynthConfig::quality, "JPEG quality of generated images.").range(1, 100);
+  table.add("camera_width", &SynthConfig::camera_width, "nuscenes: width of camera pictures.")
+      .unit("pixels")
+      .range(32, 8192);
+  table.add("camera_height", &SynthConfig::camera_height, "nuscenes: height of camera pictures.")
+      .unit("pixels")
+      .range(32, 8192);
   table.add("index", &SynthConfig::index, "Also write index.jsonl beside the class folders.");
   return table;
 }

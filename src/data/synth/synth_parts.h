@@ -14,7 +14,7 @@
 namespace redline::data::synth {
 
 // Separate streams for separate purposes, so that adding one never shifts another.
-enum class Draw : uint64_t { Duration = 1, Voice, Noise, Lexicon, Language, Length, Tokens, Chain, Image, ClassLook };
+enum class Draw : uint64_t { Duration = 1, Voice, Noise, Lexicon, Language, Length, Tokens, Chain, Image, ClassLook, Scene };
 
 inline KeyedStream stream(int64_t seed, uint64_t part, uint64_t item, Draw draw) {
   return KeyedStream(static_cast<uint64_t>(seed), part, item, static_cast<uint64_t>(draw));
@@ -49,5 +49,6 @@ const Maker& maker_of(const SynthConfig& config);  // throws ConfigError for an 
 SynthResult make_speech(const SynthConfig& config, const std::filesystem::path& out);
 SynthResult make_sequences(const SynthConfig& config, const std::filesystem::path& out);
 SynthResult make_images(const SynthConfig& config, const std::filesystem::path& out);
+SynthResult make_nuscenes(const SynthConfig& config, const std::filesystem::path& out);
 
 }  // namespace redline::data::synth

@@ -80,6 +80,14 @@ config::Table<RootConfig> RootConfig::fields() {
   table.accept("log_level", {}, "use -v or -q");
   table.accept("workflow", {}, "training, with validation as the trainer section says");
   table.accept("hydra", {}, "redline is not Hydra");
+  table.accept("evaluation.metric", {"mIoU"}, "a task computes all its metrics; mIoU is val_miou");
+  table.accept("evaluation.pre_eval", {"true", "false"}, "a validation keeps areas, never predictions");
+  table.accept("evaluation.efficient_test", {"true", "false"}, "a validation keeps areas, never predictions");
+  table.accept("evaluation.by_epoch", {"false"}, "intervals count micro-iterations");
+  table.accept("checkpoint_config.by_epoch", {"false"}, "intervals count micro-iterations");
+  table.accept("lr_config.by_epoch", {"false"}, "the schedule moves with every step");
+  table.accept("lr_config.warmup", {"linear"}, "the warm-up is linear");
+  table.accept("runner.type", {"IterBasedRunner"}, "this runner is the only one");
   return table;
 }
 

@@ -1,0 +1,273 @@
+// Window attention: rows are gathered into windows, computed and scattered back tile by tile, so that padding, shift
+// and permutation cost no pass of their own. Kept for backward: queries, keys, values and the mixed values; the weights
+// of attention are made again.
+#include <algorithm>
+#include <cmath>
+
+#include "models/layers/gemm.h"
+#include "models/layers/hand_node.h"
+#include "models/layers/row_kernels.h"
+#include "models/lift_splat/swin.h"
+#include "models/lift_splat/swin_fused.h"
+#include "models/lift_splat/swin_kernels.h"
+#include "models/speech_ssl/row_kernels.h"
+
+namespace redline::models::lift_splat::fused {
+
+namespace {
+
+using torch::autograd::variable_list;
+namespace rows = speech::rows;
+
+constexpr int64_t kTileRows = 196;
+
+enum AttentionInput : size_t {
+  kX,
+  kNormWeight,
+  kNormBias,
+  kQkvWeight,
+  kQkvBias,
+  kProjWeight,
+  kProjBias,
+  kTable,
+  kCount
+};
+
+// Everything about one call that is not a number of the model.
+struct AttentionPlan {
+  AttentionPlan(const SwinBlockImpl& block, const torch::Tensor& x, const WindowMap& map, Kept which)
+      : kept(std::move(which)),
+        sources(map.sources(block.shift)),
+        regions(map.regions(block.shift)),
+        windows(map.windows()),
+        places(map.places()),
+        map_places(map.height * map.width),
+        width(x.size(3)),
+        heads(block.attn->heads),
+        type(gemm_type()) {
+    shape.n = places;
+    shape.padded = (places + 7) / 8 * 8;
+    shape.head_dim = width / heads;
+    shape.stride = 3 * width;
+    shape.out_stride = width;
+    shape.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
+    mixed.assign(static_cast<size_t>(windows), 0);
+    for (int64_t w = 0; w < windows && !regions.empty(); ++w) {
+      const auto first = regions.begin() + w * places;
+      mixed[static_cast<size_t>(w)] = std::any_of(first, first + places, [&](uint8_t r) { return r != *first; });
+    }
+  }
+  int64_t all_windows() const { return static_cast<int64_t>(kept.alive.size()) * windows; }
+  int64_t all_rows() const { return all_windows() * places; }
+  const uint8_t* regions_of(int64_t window) const {
+    const int64_t w = window % windows;
+    return mixed[static_cast<size_t>(w)] ? regions.data() + w * places : nullptr;
+  }
+  // Calls work(row within the tile, row of x or -1, picture) for the rows of windows [begin, end).
+  template <class Work>
+  void for_rows(int64_t begin, int64_t end, const Work& work) const {
+    int64_t at = 0;
+    for (int64_t window = begin; window < end; ++window) {
+      const int64_t picture = kept.alive[static_cast<size_t>(window / windows)];
+      const int32_t* from = sources.data() + window % windows * places;
+      for (int64_t i = 0; i < places; ++i, ++at)
+        work(at, from[i] < 0 ? int64_t{-1} : picture * map_places + from[i], picture);
+    }
+  }
+  // Tiles of whole windows, in parallel.
+  void for_tiles(const std::function<void(int64_t begin, int64_t end)>& work) const {
+    const int64_t per_tile = std::max<int64_t>(1, kTileRows / places), total = all_windows();
+    const int64_t tiles = (total + per_tile - 1) / per_tile;
+    at::parallel_for(0, tiles, 1, [&](int64_t first, int64_t last) {
+      for (int64_t tile = first; tile < last; ++tile) work(total * tile / tiles, total * (tile + 1) / tiles);
+    });
+  }
+
+  Kept kept;
+  std::vector<int32_t> sources;
+  std::vector<uint8_t> regions, mixed;  // mixed: windows that hold places of several regions
+  int64_t windows, places, map_places, width, heads;
+  torch::ScalarType type;
+  kernels::HeadShape shape;
+};
+
+// Normed rows of a tile; zeros where the map is padded. `raw` gets the rows before the norm.
+void normed_tile(const AttentionPlan& plan, int64_t begin, int64_t end, const float* x, const float* weight,
+                 const float* bias, float* raw, float* normed, float* mean, float* rstd) {
+  const int64_t c = plan.width, count = (end - begin) * plan.places;
+  plan.for_rows(begin, end, [&](int64_t at, int64_t from, int64_t) {
+    if (from < 0)
+      std::fill_n(raw + at * c, c, 0.0f);
+    else
+      std::copy_n(x + from * c, c, raw + at * c);
+  });
+  rows::layer_norm(raw, count, c, weight, bias, normed, mean, rstd);
+  plan.for_rows(begin, end, [&](int64_t at, int64_t from, int64_t) {
+    if (from < 0) std::fill_n(normed + at * c, c, 0.0f);
+  });
+}
+
+// The bias table as [heads, n, padded].
+std::vector<float> padded_bias(const AttentionPlan& plan, const float* table, const int64_t* index) {
+  const int64_t n = plan.places, padded = plan.shape.padded;
+  std::vector<float> out(static_cast<size_t>(plan.heads * n * padded), 0.0f);
+  for (int64_t h = 0; h < plan.heads; ++h)
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        out[static_cast<size_t>((h * n + i) * padded + j)] = table[index[i * n + j] * plan.heads + h];
+  return out;
+}
+
+struct AttentionBackward : HandNode {
+  std::unique_ptr<AttentionPlan> plan;
+  torch::Tensor qkv, mixed, index;
+  void release_intermediates() override {
+    qkv.reset();
+    mixed.reset();
+  }
+  std::string name() const override { return "WindowAttentionBackward"; }
+  variable_list apply(variable_list&& grads) override;
+};
+
+variable_list AttentionBackward::apply(variable_list&& grads) {
+  const at::NoGradGuard no_grad;
+  variable_list out(kCount);
+  if (!grads[0].defined()) return out;
+  const AttentionPlan& p = *plan;
+  const torch::Tensor g = grads[0].to(torch::kFloat32).contiguous(), x = input(kX).contiguous();
+  const torch::Tensor w_qkv = input(kQkvWeight).contiguous(), w_proj = input(kProjWeight).contiguous();
+  const torch::Tensor norm_weight = input(kNormWeight), norm_bias = input(kNormBias),
+                      table = input(kTable).contiguous();
+  const GemmOperand qkv_operand(w_qkv, p.type), proj_operand(w_proj, p.type);
+  const int64_t c = p.width, total = p.all_rows(), n = p.places, padded = p.shape.padded;
+  const std::vector<float> bias = padded_bias(p, table.const_data_ptr<float>(), index.const_data_ptr<int64_t>());
+  torch::Tensor gx = g.clone(), gy = torch::empty({total, c}), gqkv = torch::empty({total, 3 * c}),
+                normed = torch::empty({total, c});
+  ColumnSums<float> norm_w(c), norm_b(c), qkv_bias(3 * c), proj_bias(c), scores(p.heads * n * padded);
+  const float *gp = g.const_data_ptr<float>(), *xp = x.const_data_ptr<float>(), *qkvp = qkv.const_data_ptr<float>();
+  float *gxp = gx.mutable_data_ptr<float>(), *gyp = gy.mutable_data_ptr<float>(),
+        *gqkvp = gqkv.mutable_data_ptr<float>(), *normedp = normed.mutable_data_ptr<float>();
+  p.for_tiles([&](int64_t begin, int64_t end) {
+    const TileGemm gemm(p.type);
+    const int64_t count = (end - begin) * n, first = begin * n;
+    std::vector<float> raw(static_cast<size_t>(count * c)), grad(static_cast<size_t>(count * c)),
+        statistics(static_cast<size_t>(2 * count));
+    float* tile_gy = gyp + first * c;
+    p.for_rows(begin, end, [&](int64_t at, int64_t from, int64_t picture) {
+      const float scale = from < 0 ? 0.0f : p.kept.scale[static_cast<size_t>(picture)];
+      const float* line = from < 0 ? gp : gp + from * c;
+      for (int64_t i = 0; i < c; ++i) tile_gy[at * c + i] = scale * line[i];
+    });
+    rows::column_sums(tile_gy, count, c, proj_bias.local());
+    gemm.nn(count, c, c, tile_gy, c, proj_operand, 0.0f, grad.data(), c);
+    kernels::HeadScratch scratch(p.shape);
+    for (int64_t w = begin; w < end; ++w)
+      for (int64_t h = 0; h < p.heads; ++h) {
+        const int64_t at = w * n * 3 * c + h * p.shape.head_dim;
+        kernels::head_backward(p.shape, qkvp + at, qkvp + at + c, qkvp + at + 2 * c, bias.data() + h * n * padded,
+                               p.regions_of(w), grad.data() + (w - begin) * n * c + h * p.shape.head_dim, gqkvp + at,
+                               gqkvp + at + c, gqkvp + at + 2 * c, scores.local() + h * n * padded, scratch);
+      }
+    float* tile_gqkv = gqkvp + first * 3 * c;
+    rows::column_sums(tile_gqkv, count, 3 * c, qkv_bias.local());
+    gemm.nn(count, c, 3 * c, tile_gqkv, 3 * c, qkv_operand, 0.0f, grad.data(), c);
+    normed_tile(p, begin, end, xp, norm_weight.const_data_ptr<float>(), norm_bias.const_data_ptr<float>(), raw.data(),
+                normedp + first * c, statistics.data(), statistics.data() + count);
+    // Padded rows have no input to give a gradient to.
+    std::vector<float> residual(static_cast<size_t>(count * c)), result(residual.size());
+    p.for_rows(begin, end, [&](int64_t at, int64_t from, int64_t) {
+      if (from < 0)
+        std::fill_n(grad.data() + at * c, c, 0.0f);
+      else
+        std::copy_n(gp + from * c, c, residual.data() + at * c);
+    });
+    rows::layer_norm_backward(grad.data(), raw.data(), statistics.data(), statistics.data() + count,
+                              norm_weight.const_data_ptr<float>(), residual.data(), count, c, result.data(),
+                              norm_w.local(), norm_b.local());
+    p.for_rows(begin, end, [&](int64_t at, int64_t from, int64_t) {
+      if (from >= 0) std::copy_n(result.data() + at * c, c, gxp + from * c);
+    });
+  });
+  out[kX] = gx;
+  out[kNormWeight] = norm_w.total();
+  out[kNormBias] = norm_b.total();
+  out[kQkvWeight] = parallel_tn(gqkv, normed, p.type);
+  if (wants(kQkvBias)) out[kQkvBias] = qkv_bias.total();
+  out[kProjWeight] = parallel_tn(gy, mixed, p.type);
+  out[kProjBias] = proj_bias.total();
+  const torch::Tensor by_pair = scores.total().view({p.heads, n, padded}).narrow(2, 0, n).permute({1, 2, 0});
+  out[kTable] = torch::zeros_like(table).index_add_(0, index.view({-1}), by_pair.reshape({n * n, p.heads}));
+  return out;
+}
+
+}  // namespace
+
+torch::Tensor attention_part(const SwinBlockImpl& block, const torch::Tensor& x_MHWC, const WindowMap& map, Kept kept) {
+  const WindowAttention& attn = block.attn;
+  const std::vector<torch::Tensor> inputs{
+      x_MHWC,          block.norm1->weight, block.norm1->bias, attn->qkv->weight,
+      attn->qkv->bias, attn->proj->weight,  attn->proj->bias,  attn->relative_position_bias_table};
+  const auto node = make_node<AttentionBackward>(inputs);
+  auto plan = std::make_unique<AttentionPlan>(block, x_MHWC, map, std::move(kept));
+  torch::Tensor out;
+  {
+    const at::NoGradGuard no_grad;
+    const AttentionPlan& p = *plan;
+    const torch::Tensor x = x_MHWC.contiguous(), w_qkv = attn->qkv->weight.contiguous(),
+                        w_proj = attn->proj->weight.contiguous(),
+                        table = attn->relative_position_bias_table.contiguous();
+    const GemmOperand qkv_operand(w_qkv, p.type), proj_operand(w_proj, p.type);
+    const int64_t c = p.width, total = p.all_rows(), n = p.places;
+    const std::vector<float> bias =
+        padded_bias(p, table.const_data_ptr<float>(), attn->relative_position_index.const_data_ptr<int64_t>());
+    torch::Tensor qkv = node ? torch::empty({total, 3 * c}) : torch::Tensor();
+    torch::Tensor mixed = node ? torch::empty({total, c}) : torch::Tensor();
+    out = p.kept.alive.size() == p.kept.scale.size() ? torch::empty_like(x) : x.clone();
+    const float* xp = x.const_data_ptr<float>();
+    const float* qkv_bias = attn->qkv->bias.defined() ? attn->qkv->bias.const_data_ptr<float>() : nullptr;
+    const float* proj_bias = attn->proj->bias.const_data_ptr<float>();
+    float* to = out.mutable_data_ptr<float>();
+    float *qkvp = node ? qkv.mutable_data_ptr<float>() : nullptr,
+          *mixedp = node ? mixed.mutable_data_ptr<float>() : nullptr;
+    p.for_tiles([&](int64_t begin, int64_t end) {
+      const TileGemm gemm(p.type);
+      const int64_t count = (end - begin) * n;
+      std::vector<float> raw(static_cast<size_t>(count * c)), normed(static_cast<size_t>(count * c)),
+          statistics(static_cast<size_t>(2 * count)), own_qkv, own_mixed;
+      if (!node) own_qkv.resize(static_cast<size_t>(count * 3 * c)), own_mixed.resize(static_cast<size_t>(count * c));
+      float* tile_qkv = node ? qkvp + begin * n * 3 * c : own_qkv.data();
+      float* tile_mixed = node ? mixedp + begin * n * c : own_mixed.data();
+      normed_tile(p, begin, end, xp, block.norm1->weight.const_data_ptr<float>(),
+                  block.norm1->bias.const_data_ptr<float>(), raw.data(), normed.data(), statistics.data(),
+                  statistics.data() + count);
+      gemm.nt(count, 3 * c, c, normed.data(), c, qkv_operand, 0.0f, tile_qkv, 3 * c);
+      if (qkv_bias != nullptr)
+        for (int64_t r = 0; r < count; ++r)
+          for (int64_t i = 0; i < 3 * c; ++i) tile_qkv[r * 3 * c + i] += qkv_bias[i];
+      kernels::HeadScratch scratch(p.shape);
+      for (int64_t w = begin; w < end; ++w)
+        for (int64_t h = 0; h < p.heads; ++h) {
+          const float* head = tile_qkv + (w - begin) * n * 3 * c + h * p.shape.head_dim;
+          kernels::head_forward(p.shape, head, head + c, head + 2 * c, bias.data() + h * n * p.shape.padded,
+                                p.regions_of(w), tile_mixed + (w - begin) * n * c + h * p.shape.head_dim, scratch);
+        }
+      gemm.nt(count, c, c, tile_mixed, c, proj_operand, 0.0f, normed.data(), c);
+      p.for_rows(begin, end, [&](int64_t at, int64_t from, int64_t picture) {
+        if (from < 0) return;
+        const float scale = p.kept.scale[static_cast<size_t>(picture)];
+        const float *line = normed.data() + at * c, *base = raw.data() + at * c;
+        for (int64_t i = 0; i < c; ++i) to[from * c + i] = base[i] + scale * (line[i] + proj_bias[i]);
+      });
+    });
+    if (node) {
+      node->qkv = qkv;
+      node->mixed = mixed;
+      node->index = attn->relative_position_index;
+      node->plan = std::move(plan);
+    }
+  }
+  attach(out, node);
+  return out;
+}
+
+}  // namespace redline::models::lift_splat::fused

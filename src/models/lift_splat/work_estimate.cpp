@@ -1,0 +1,53 @@
+#include "models/lift_splat/work_estimate.h"
+
+namespace redline::models::lift_splat {
+
+namespace {
+
+double product(int64_t rows, int64_t out, int64_t in) {
+  return static_cast<double>(rows) * static_cast<double>(out) * static_cast<double>(in);
+}
+
+// Multiplications and additions of one camera.
+double camera_work(const Options& o) {
+  const BackboneOptions& b = o.backbone;
+  int64_t h = (o.image_size[0] + b.patch_size - 1) / b.patch_size,
+          w = (o.image_size[1] + b.patch_size - 1) / b.patch_size;
+  double total = product(h * w, b.embed_dim, 3 * b.patch_size * b.patch_size);
+  for (int64_t stage = 0; stage < b.stages(); ++stage) {
+    const int64_t c = b.width(stage), n = b.window_size * b.window_size;
+    const int64_t windows = ((h + b.window_size - 1) / b.window_size) * ((w + b.window_size - 1) / b.window_size);
+    const double attention = product(windows * n, 4 * c, c) + 2.0 * product(windows * n, n, c);
+    const double mlp = 2.0 * b.mlp_ratio * product(h * w, c, c);
+    total += static_cast<double>(b.depths[static_cast<size_t>(stage)]) * (attention + mlp);
+    if (stage + 1 == b.stages()) break;
+    h = (h + 1) / 2, w = (w + 1) / 2;
+    total += product(h * w, 2 * c, 4 * c);
+  }
+  const int64_t pixels = (o.image_size[0] / o.downsample()) * (o.image_size[1] / o.downsample()), out = o.neck_channels;
+  const int64_t fine = b.width(2), coarse = b.width(3);
+  if (o.neck == "fpn")
+    total += product(pixels, out, fine) + product(pixels / 4, out, coarse) + 9.0 * product(pixels, out, out);
+  else
+    total += 9.0 * (product(pixels, out, fine + coarse) + product(pixels, out, out));
+  return total + product(pixels, o.grid.depths() + o.cam_channels, out);
+}
+
+double grid_work(const Options& o) {
+  const int64_t cells = o.grid.cells(0) * o.grid.cells(1), half = cells / 4, quarter = cells / 16, eighth = cells / 64;
+  const int64_t in = o.cam_channels * o.grid.cells(2);
+  double total = 49.0 * product(half, 64, in) + 4 * 9.0 * product(half, 64, 64);
+  total += 9.0 * product(quarter, 128, 64) + 3 * 9.0 * product(quarter, 128, 128) + product(quarter, 128, 64);
+  total += 9.0 * product(eighth, 256, 128) + 3 * 9.0 * product(eighth, 256, 256) + product(eighth, 256, 128);
+  total += 9.0 * (product(half, 256, 320) + product(half, 256, 256));
+  return total + 9.0 * product(cells, 128, 256) + product(cells, o.num_classes(), 128);
+}
+
+}  // namespace
+
+double sample_flops(const Options& options, int64_t cameras) {
+  // Backward is two forwards; a multiplication with its addition is two operations.
+  return 3.0 * 2.0 * (static_cast<double>(cameras) * camera_work(options) + grid_work(options));
+}
+
+}  // namespace redline::models::lift_splat
