@@ -22,7 +22,7 @@ namespace {
 struct CertifyArguments {
   ConfigArguments config;
   TuneArguments tune;
-  std::vector<std::string> with;
+  std::vector<std::string> with, alike;
   tune::CertifyRequest what;
 };
 
@@ -42,7 +42,9 @@ void run_certify(CertifyArguments& arguments, const CLI::App& command, const Glo
   models::register_all(registry);
   const config::RequestSource source = arguments.config.source(command);
   if (!source.file) throw ConfigError("certify needs a recipe (a YAML file).");
-  for (const std::string& text : arguments.with) arguments.what.settings.push_back(parse_setting(text));
+  for (const std::string& text : arguments.with) arguments.what.settings.push_back({parse_setting(text), false});
+  for (const std::string& text : arguments.alike) arguments.what.settings.push_back({parse_setting(text), true});
+  if (arguments.what.settings.empty()) throw ConfigError("certify needs a setting to judge: --with \"key=value\".");
   if (measure::most_pairs_within(arguments.what.most_pairs) != arguments.what.most_pairs)
     throw ConfigError("--pairs takes 3, 5, 8 or 12: the numbers of pairs after which a look may be the last.");
   const train::SignalScope signals;
@@ -74,7 +76,10 @@ void add_certify_command(CLI::App& program, const Globals& globals) {
       "certify", "Pairs of runs with the same seeds: is a setting worse than the job as it is, on held-out samples?");
   add_config_arguments(*command, arguments->config);
   command->add_option("--with", arguments->with, "A setting to judge: \"key=value key=value\"")
-      ->required()
+      ->allow_extra_args(false);
+  command
+      ->add_option("--alike", arguments->alike,
+                   "The same of one that should change numbers or order only: learning more is held against it too")
       ->allow_extra_args(false);
   command
       ->add_option("--steps", arguments->what.steps,
@@ -84,8 +89,7 @@ void add_certify_command(CLI::App& program, const Globals& globals) {
   add_certificate_arguments(*command, arguments->tune);
   command->add_flag("--companions", arguments->what.companions,
                     "What counts steps and the learning rate follow the batch, as in tuning");
-  command->add_flag("--alike", arguments->what.alike,
-                    "The settings should change numbers or order only: learning more is held against them too");
+  command->add_flag("--every-pair", arguments->what.every_pair, "Make all pairs, also of what is clear before");
   command
       ->add_option("--longest", arguments->what.longest,
                    "A setting may run on to so many times the samples, to see when it reaches the loss")

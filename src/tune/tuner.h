@@ -54,14 +54,17 @@ std::vector<RaceRow> race_settings(const TuneRequest& request, const std::vector
 
 // Does a setting train worse than the job as it is? Judged by pairs of runs, each of so many steps of the reference.
 struct CertifyRequest {
-  std::vector<Setting> settings;
+  struct Named {
+    Setting setting;
+    bool alike = false;  // it claims to change numbers or order only: learning more is held against it too
+  };
+  std::vector<Named> settings;
   int64_t steps = 200;
   int most_pairs = 12;
+  bool every_pair = false;  // also of what is clear before
   bool companions = false;  // what counts steps follows the batch, as in tuning
-  bool alike = false;  // the settings claim to change numbers or order only: more learning is held against them too
-  double longest = 1;  // times the steps that a candidate may run on to reach the reference's loss
-  bool speed = false;  // race each setting too, for its time to the loss
-  int speed_blocks = 6;
+  double longest = 1;       // times the steps that a candidate may run on to reach the reference's loss
+  bool speed = false;       // race each setting too, for its time to the loss
 };
 struct CertifyRow {
   Setting setting;

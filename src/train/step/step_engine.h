@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "task/task.h"
 #include "train/guards/memory_guard.h"
 #include "train/optim/ema.h"
 #include "train/optim/optimizer.h"

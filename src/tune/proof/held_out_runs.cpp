@@ -46,7 +46,8 @@ measure::HeldOutCurve HeldOutRuns::make(const Setting& setting, const std::vecto
   options.log = options.monitor = false;
   options.hold_out = run_.hold_out;
   train::Trial trial(jobs_.registry, source, jobs_.machine, options);
-  trial.vary({.log = false, .validate = false, .monitor = false});
+  options.validate = false;  // the loop validates nothing of itself, but has the data
+  trial.vary(options);
   if (watch_noise) trial.watch_noise();
 
   measure::HeldOutCurve curve;

@@ -152,7 +152,7 @@ measure::Certificate judge_by_pairs(HeldOutRuns& runs, const Setting& setting, c
   const measure::PairedDesign& design = options.design;
   Pairs pairs;
   measure::PairedJudgement judgement;
-  while (judgement.verdict == PairedVerdict::Undecided && !pairs.time_ended) {
+  while (judgement.verdict == PairedVerdict::Undecided || options.every_pair) {
     const auto pair = static_cast<int>(pairs.losses.size());
     if (pair >= design.most_pairs) break;
     if (pair > 0 && options.out_of_time && options.out_of_time()) {

@@ -16,6 +16,7 @@ struct PairedOptions {
   std::optional<double> target;       // a held-out loss: how soon it is reached decides
   double samples_factor = 1;          // of the candidate's step, to the reference's
   double longest = 1;                 // times the judged samples a candidate may run on to reach the loss
+  bool every_pair = false;            // to the last, whatever a look says
   std::function<bool()> out_of_time;  // asked between pairs; may be empty
 };
 

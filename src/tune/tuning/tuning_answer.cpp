@@ -34,6 +34,7 @@ bool is_row_of(const measure::LedgerEntry& row, const Candidate& c) {
 }
 
 constexpr double kWorthAWord = 0.02;
+constexpr int kSpeedBlocks = 8;
 
 }  // namespace
 
@@ -116,7 +117,7 @@ std::vector<CertifyRow> Tuning::certify_named(const CertifyRequest& what) {
   runs_ = std::make_unique<HeldOutRuns>(jobs_, plan_judged_run(*job_, *task_, {batch, samples, what.steps}));
   say(fmt::format("Judged on {}, at the end of {}.", runs_->run().held_out_words, runs_->run().schedule_words));
   std::vector<CertifyRow> rows;
-  for (const Setting& setting : what.settings) {
+  for (const auto& [setting, alike] : what.settings) {
     CertifyRow row{setting, {}, {}, {}};
     try {
       if (const auto stuck = stuck_companions(view_, setting); what.companions && !stuck.empty())
@@ -130,12 +131,13 @@ std::vector<CertifyRow> Tuning::certify_named(const CertifyRequest& what) {
       options.paired.samples_factor =
           static_cast<double>(step_batch(view_, setting).samples()) / static_cast<double>(view_.effective_batch());
       options.paired.longest = what.longest;
+      options.paired.every_pair = what.every_pair;
       // By pairs, whatever its rows say that it changes.
       Candidate all{"named", setting};
-      all.effect = what.alike ? config::Effect::Order : config::Effect::Optimisation;
+      all.effect = alike ? config::Effect::Order : config::Effect::Optimisation;
       row.certificate = certify(jobs_, {all}, options).certificate;
       if (what.speed) {
-        row.speed = confirming_blocks(setting, spent(), what.speed_blocks);
+        row.speed = confirming_blocks(setting, spent(), kSpeedBlocks);
         if (row.speed) set_speed(row.certificate, *row.speed, request_.target.has_value());
       }
     } catch (const PreemptedError&) {
