@@ -130,9 +130,7 @@ PairedJudgement judge_pairs(std::span<const PairedLosses> pairs, const PairedDes
   mirrored.mean = -mirrored.mean;
   out.learned = std::isfinite(learned.mean) && p_below_zero(mirrored, n) < kLearnedLevel;
   const double last_level = level_of_look(design, design.most_pairs);
-  const double effect = x.deviation > 0 ? out.margin / x.deviation : (out.margin > 0 ? 1e3 : 0);
-  out.power = one_sided_power(design.most_pairs, std::min(effect, 30.0), last_level);
-  out.pairs_needed = values_needed(std::min(effect, 30.0), last_level, 0.9);
+  out.spread = x.deviation;
   out.level = level_of_look(design, out.pairs);
   if (out.level <= 0) return out;
   const bool last = next_look(out.pairs, design.most_pairs) == 0;
@@ -152,6 +150,15 @@ PairedJudgement judge_pairs(std::span<const PairedLosses> pairs, const PairedDes
     out.verdict = PairedVerdict::NotShown;  // giving up early can only err towards not keeping
   }
   return out;
+}
+
+void add_power(PairedJudgement& judgement, const PairedDesign& design) {
+  const double effect = judgement.spread > 0   ? std::min(30.0, judgement.margin / judgement.spread)
+                        : judgement.margin > 0 ? 30.0
+                                               : 0.0;
+  const double level = level_of_look(design, design.most_pairs);
+  judgement.power = one_sided_power(design.most_pairs, effect, level);
+  judgement.pairs_needed = values_needed(effect, level, 0.9);
 }
 
 }  // namespace redline::measure

@@ -45,6 +45,7 @@ struct PairedJudgement {
   double margin = 0;        // in units of the loss
   double difference = 0;    // mean
   Interval interval;        // of the mean difference, 95 %
+  double spread = 0;        // of what is tested, between pairs
   double power = 0;         // of the whole budget, for a change that makes no difference at all, at this spread
   int pairs_needed = 0;     // for 90 % power at this spread
   bool learned = false;     // the reference's progress is beyond chance
@@ -64,5 +65,7 @@ double level_of_look(const PairedDesign& design, int pairs);
 
 // After a look; between looks and before the first the verdict is Undecided.
 PairedJudgement judge_pairs(std::span<const PairedLosses> pairs, const PairedDesign& design);
+// Fills in power and pairs_needed.
+void add_power(PairedJudgement& judgement, const PairedDesign& design);
 
 }  // namespace redline::measure

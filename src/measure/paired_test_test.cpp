@@ -36,11 +36,12 @@ PairedJudgement run_design(KeyedStream& draw, const PairedDesign& design, double
 struct Rates {
   double not_worse = 0, worse = 0, pairs = 0, power = 0;
 };
-Rates simulate(const PairedDesign& design, double worse, double spread, int repeats = 4000) {
+Rates simulate(const PairedDesign& design, double worse, double spread, int repeats = 4000, bool with_power = false) {
   KeyedStream draw(11, static_cast<uint64_t>(1e6 * (worse + 10)), static_cast<uint64_t>(1e6 * spread), 0);
   Rates rates;
   for (int i = 0; i < repeats; ++i) {
-    const PairedJudgement one = run_design(draw, design, worse, spread);
+    PairedJudgement one = run_design(draw, design, worse, spread);
+    if (with_power) add_power(one, design);
     rates.not_worse += one.verdict == PairedVerdict::NotWorse;
     rates.worse += one.verdict == PairedVerdict::Worse;
     rates.pairs += one.pairs;
@@ -76,7 +77,7 @@ TEST(PairedTest, CandidatesInTurnShareTheError) {
 TEST(PairedTest, PowerIsWhatIsPrinted) {
   PairedDesign design;
   for (const double spread : {0.15, 0.22, 0.3}) {
-    const Rates rates = simulate(design, 0, spread);
+    const Rates rates = simulate(design, 0, spread, 1000, /*with_power=*/true);
     // The printed power is that of the last look alone, with the spread as it was seen: a little below.
     EXPECT_GE(rates.not_worse, rates.power - 0.05) << spread;
     EXPECT_LE(rates.not_worse, rates.power + 0.15) << spread;

@@ -26,7 +26,8 @@ bool validates_on_training_data(const train::Job& job) {
 }  // namespace
 
 int64_t least_judged_steps(double factor) {
-  return std::max(kLeastSteps, static_cast<int64_t>(std::ceil(static_cast<double>(kLeastUpdates) * factor - 1e-9)));
+  return std::max(kLeastJudgedSteps,
+                  static_cast<int64_t>(std::ceil(static_cast<double>(kLeastUpdates) * factor - 1e-9)));
 }
 
 JudgedRun plan_judged_run(const train::Job& job, task::Task& task, const JudgedRunFacts& facts) {

@@ -26,7 +26,7 @@ struct JudgedRun {
 };
 
 // Fewer updates of either side show little of what they do.
-inline constexpr int64_t kLeastUpdates = 20, kLeastSteps = 40;
+inline constexpr int64_t kLeastUpdates = 20, kLeastJudgedSteps = 40;
 // Steps of the reference that a judged run needs for a side whose step holds `factor` times its samples.
 int64_t least_judged_steps(double factor);
 

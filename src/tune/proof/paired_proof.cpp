@@ -174,6 +174,7 @@ measure::Certificate judge_by_pairs(HeldOutRuns& runs, const Setting& setting, c
     pairs.losses.push_back({reference.losses.front(), reference.losses.back(), last});
     judgement = judge_pairs(pairs.losses, design);
   }
+  if (judgement.pairs > 1) add_power(judgement, design);
 
   const JudgedRun& run = runs.run();
   measure::Certificate certificate;

@@ -43,9 +43,10 @@ void Tuning::plan_pairs() {
   const auto affordable = [&](int pairs) {
     return static_cast<int64_t>((seconds / (2 * pairs) - build_seconds_) / step);
   };
-  const int64_t larger = request_.allow.optimisation ? least_judged_steps(4) : kLeastSteps;
-  const int64_t steps = std::clamp(affordable(kUsualPairs),
-                                   std::min(larger, std::max(kLeastSteps, affordable(kFewestPairs))), kMostJudgedSteps);
+  const int64_t larger = request_.allow.optimisation ? least_judged_steps(4) : kLeastJudgedSteps;
+  const int64_t steps =
+      std::clamp(affordable(kUsualPairs), std::min(larger, std::max(kLeastJudgedSteps, affordable(kFewestPairs))),
+                 kMostJudgedSteps);
   const QuietLog quiet;
   JudgedRun run = plan_judged_run(*job_, *task_, {seen_.samples_per_step, samples, steps});
   most_pairs_ = measure::most_pairs_within(static_cast<int>(seconds / (2 * pair_run_seconds(run.steps))));
