@@ -22,7 +22,7 @@ def bad(task):
     rows, rate = proof_jobs.BATCH[task], proof_jobs.RATE[task]
     changes = {"lr 0": ("with", "model.optim.lr=0 model.optim.sched.min_lr=0"), "lr x 8": ("with", f"model.optim.lr={8 * rate:g}"),
                "8 x fewer updates": ("with", proof_jobs.larger_batch(task, 8)),
-               "half the data": ("with", "trainer.limit_train_batches=0.5"), "dropout off": ("alike", proof_jobs.NO_DROPOUT[task])}
+               "half the data": ("with", proof_jobs.HALF[task]), "dropout off": ("alike", proof_jobs.NO_DROPOUT[task])}
     if task == "vae":  # the batch with its rate, the KL term's warm-up left behind
         changes["stale KL"] = ("with", proof_jobs.larger_batch(task, 8) + f" model.optim.scale_lr=sqrt model.optim.base_batch_size={rows}")
     return changes

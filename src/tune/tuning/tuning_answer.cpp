@@ -80,8 +80,6 @@ void Tuning::answer(measure::Ledger& ledger) {
       }
       if (row.add_one_in) row.add_one_in = scaled(*row.add_one_in, 1 / worth);
       if (row.leave_one_out) row.leave_one_out = scaled(*row.leave_one_out, 1 / worth);
-      if (row.add_one_in && row.verdict != measure::LedgerVerdict::Failed)
-        row.verdict = measure::ledger_verdict(*row.add_one_in);
       const auto& time = certificate_ ? certificate_->time_to_loss : std::nullopt;
       if (row.in_best && time) {
         row.efficiency = time->efficiency;
