@@ -1,5 +1,5 @@
-// Certificates of real runs: switches that change nothing or rounding pass; five trainings that differ a little are
-// rejected.
+// Certificates of real runs. Step by step: switches that change nothing or rounding pass; five trainings that differ a
+// little are rejected. By pairs: what does no harm passes, what learns nothing, too fast or from too little does not.
 #include <gtest/gtest.h>
 
 #include "train/testing/example_task.h"
@@ -76,7 +76,19 @@ class Controls : public ::testing::Test {
                           "trainer.intra_op_threads=2"};
     jobs_.machine.allowed_cpus = jobs_.machine.logical_cpus = 2;
     options_.steps = 12;
+    options_.consent = true;
     sabotage() = Sabotage::None;
+  }
+
+  // Pairs of runs of so many steps.
+  void plan_pairs(int64_t steps) {
+    const auto job = train::Job::read(registry_, jobs_.with({}), jobs_.machine);
+    const auto task = job->build_task();
+    const double batch =
+        static_cast<double>(job->train_ds().batch_size.value() * job->trainer().accumulate_grad_batches);
+    const double samples = batch * static_cast<double>(job->trainer().max_steps);
+    runs_.emplace(jobs_, plan_judged_run(*job, *task, {batch, samples, steps}));
+    options_.runs = &*runs_;
   }
   ~Controls() override { sabotage() = Sabotage::None; }
 
@@ -116,6 +128,7 @@ class Controls : public ::testing::Test {
 
   task::Registry registry_;
   JobSource jobs_;
+  std::optional<HeldOutRuns> runs_;
   EvidenceOptions options_;
 };
 
@@ -136,17 +149,29 @@ TEST_F(Controls, ThreadsAndMicroBatchesStayWithinRounding) {
   }
 }
 
-TEST_F(Controls, BucketsKeepTheSamples) {
-  const auto certificate =
-      judge({{"model.train_ds.use_bucketing", "true"}, {"model.train_ds.num_buckets", "4"}}, Effect::Order);
+const Setting kBuckets = {{"model.train_ds.use_bucketing", "true"}, {"model.train_ds.num_buckets", "4"}};
+const Setting kLarger = {{"model.train_ds.batch_size", "16"}, {"model.train_ds.micro_batch_size", "16"}};
+
+TEST_F(Controls, BucketsAreNotWorse) {
+  plan_pairs(80);
+  const auto certificate = judge(kBuckets, Effect::Order);
+  EXPECT_EQ(certificate.kind, CertificateKind::NotWorse) << certificate.reason;
   ASSERT_EQ(certificate.checks.size(), 2u);
+  EXPECT_EQ(certificate.checks[1].name, "samples of an epoch");
   EXPECT_TRUE(certificate.checks[1].passed);
+  ASSERT_TRUE(certificate.paired.has_value());
+  EXPECT_GE(certificate.paired->pairs, 3);
+  EXPECT_LT(certificate.paired->p, certificate.paired->level);
+  EXPECT_GT(certificate.paired->power, 0.5);
+  EXPECT_NEAR(certificate.paired->margin, 0.05 * (certificate.paired->start - certificate.paired->reference), 1e-9);
+  EXPECT_NE(certificate.paired->schedule.find("8 % of the job's own"), std::string::npos)
+      << certificate.paired->schedule;
 }
 
 TEST_F(Controls, InCompanyEachPartIsProvedAsItsKindAsks) {
-  const std::vector<Candidate> members = {
-      member({{"model.train_ds.micro_batch_size", "4"}}, Effect::Numerics),
-      member({{"model.train_ds.use_bucketing", "true"}, {"model.train_ds.num_buckets", "4"}}, Effect::Order)};
+  plan_pairs(80);
+  const std::vector<Candidate> members = {member({{"model.train_ds.micro_batch_size", "4"}}, Effect::Numerics),
+                                          member(kBuckets, Effect::Order)};
   const Proof proof = certify(jobs_, members, options_);
   ASSERT_EQ(proof.certificate.checks.size(), 3u) << proof.certificate.reason;
   EXPECT_EQ(proof.certificate.checks[1].name, "samples of an epoch");
@@ -155,23 +180,104 @@ TEST_F(Controls, InCompanyEachPartIsProvedAsItsKindAsks) {
   EXPECT_EQ(proof.certificate.effects, std::vector<std::string>{"order"});
 }
 
-// The first loss of a winner comes before any of its updates; a proof needs some.
-TEST_F(Controls, ALargerBatchMakesEnoughUpdatesToBeJudged) {
-  EXPECT_EQ(least_curve_steps(1), kLeastCurveSteps);
-  EXPECT_EQ(least_curve_steps(8), 8 * kLeastCurveSteps);
-  options_.consent = true;
-  options_.curve_steps = least_curve_steps(2);
-  const Setting larger = {
-      {"model.train_ds.batch_size", "16"}, {"model.train_ds.micro_batch_size", "16"}, {"model.optim.lr", "1000"}};
-  const auto certificate = judge(larger, Effect::Optimisation);
-  EXPECT_EQ(certificate.candidate_losses.size(), static_cast<size_t>(kLeastCurveSteps));
-  EXPECT_FALSE(certificate.accepted()) << certificate.reason;
+TEST_F(Controls, WithoutTimeForPairsNothingIsShown) {
+  const auto certificate = judge(kBuckets, Effect::Order);
+  EXPECT_EQ(certificate.kind, CertificateKind::NotShown);
+  EXPECT_FALSE(certificate.accepted());
+  options_.accept_not_shown = true;
+  EXPECT_TRUE(judge(kBuckets, Effect::Order).accepted());
 }
 
 TEST_F(Controls, AnotherBatchNeedsConsent) {
-  const Setting larger = {{"model.train_ds.batch_size", "16"}, {"model.train_ds.micro_batch_size", "16"}};
-  options_.curve_steps = 24;
-  EXPECT_FALSE(judge(larger, Effect::Optimisation).accepted());
+  plan_pairs(80);
+  options_.consent = false;
+  EXPECT_FALSE(judge(kLarger, Effect::Optimisation).accepted());
+}
+
+TEST_F(Controls, ALargerBatchHasATimeToLoss) {
+  plan_pairs(80);
+  options_.paired.samples_factor = 2;
+  measure::Certificate certificate = judge(kLarger, Effect::Optimisation);
+  ASSERT_TRUE(certificate.time_to_loss.has_value()) << certificate.reason;
+  ASSERT_TRUE(certificate.time_to_loss->efficiency.has_value());
+  EXPECT_LT(certificate.time_to_loss->efficiency->ratio, 1.1) << "half the updates";
+  EXPECT_GT(certificate.time_to_loss->noise_scale, 0);
+  EXPECT_LT(certificate.time_to_loss->predicted_efficiency, 1);
+  EXPECT_GT(certificate.time_to_loss->predicted_efficiency, 0.5);
+  set_speed(certificate, {3.0, {2.9, 3.1}, 8}, /*decides=*/false);
+  EXPECT_NEAR(certificate.time_to_loss->ratio->ratio, 3 * certificate.time_to_loss->efficiency->ratio, 1e-9);
+}
+
+TEST_F(Controls, ByPairsWhatDoesHarmIsNotCertified) {
+  plan_pairs(80);
+  const std::map<std::string, Setting> harm = {
+      {"no learning", {{"model.optim.lr", "0"}}},
+      {"a hundred times the rate", {{"model.optim.lr", "1"}}},
+      {"an eighth of the updates", {{"model.train_ds.batch_size", "64"}, {"model.train_ds.micro_batch_size", "64"}}}};
+  for (const auto& [name, setting] : harm) {
+    const auto certificate = judge(setting, Effect::Optimisation);
+    EXPECT_EQ(certificate.kind, CertificateKind::Worse) << name << ": " << certificate.reason;
+    EXPECT_LE(certificate.paired->pairs, 8) << name << " is a clear case";
+  }
+}
+
+TEST_F(Controls, AnEpochOfOtherSamplesIsNotTheSameTraining) {
+  plan_pairs(80);
+  const auto certificate = judge({{"model.train_ds.min_duration", "6"}}, Effect::Optimisation);
+  EXPECT_EQ(certificate.kind, CertificateKind::Different) << certificate.reason;
+}
+
+TEST_F(Controls, AJobThatLearnsNothingIsTooShortToJudge) {
+  jobs_.source.tuned.push_back("model.optim.lr=0");
+  plan_pairs(40);
+  const auto certificate = judge(kBuckets, Effect::Order);
+  EXPECT_EQ(certificate.kind, CertificateKind::NotShown);
+  EXPECT_NE(certificate.reason.find("Too short to judge"), std::string::npos) << certificate.reason;
+}
+
+TEST_F(Controls, PairsShareSeedsAndReferenceRunsAreKept) {
+  plan_pairs(40);
+  const measure::HeldOutCurve& first = runs_->reference(1);
+  const measure::HeldOutCurve same = runs_->candidate({}, 1), other = runs_->candidate({}, 2);
+  EXPECT_EQ(first.losses, same.losses);
+  EXPECT_NE(first.losses.front(), other.losses.front());
+  EXPECT_EQ(&first, &runs_->reference(1));
+  EXPECT_EQ(first.samples.front(), 0);
+  EXPECT_EQ(first.samples.back(), runs_->run().samples);
+}
+
+TEST_F(Controls, WatchingTheNoiseChangesNoBit) {
+  plan_pairs(40);
+  EXPECT_EQ(runs_->make({}, {}, 0, /*watch_noise=*/true, 0, 1).losses,
+            runs_->make({}, {}, 0, /*watch_noise=*/false, 0, 1).losses);
+}
+
+TEST_F(Controls, AShorterRunIsTheSameScheduleShorter) {
+  jobs_.source.tuned.insert(jobs_.source.tuned.end(),
+                            {"model.optim.sched.name=NoamAnnealing", "model.optim.sched.d_model=64",
+                             "model.optim.sched.warmup_steps=100", "model.optim.lr=0.5"});
+  plan_pairs(100);
+  config::RequestSource source = jobs_.with({});
+  const auto job = train::Job::read(registry_, source, jobs_.machine);
+  const std::vector<std::string> words = shortened(*job, runs_->run(), 16);
+  source.overrides.insert(source.overrides.end(), words.begin(), words.end());
+  const auto shorter = train::Job::read(registry_, source, jobs_.machine);
+  EXPECT_EQ(shorter->trainer().max_steps, 100);
+  const auto task = job->build_task();
+  const auto schedule = [&](const train::Job& of) {
+    return make_loop_settings(of, *task, *of.build_loader(*task, train::Job::Part::Train, {})).schedule;
+  };
+  const train::Schedule whole = schedule(*job), part = schedule(*shorter);
+  for (const int64_t step : {2, 5, 10, 20, 50, 99}) EXPECT_NEAR(part.at(step) / whole.at(10 * step), 1, 1e-6) << step;
+}
+
+TEST_F(Controls, TheNoiseScaleIsThatOfTheReference) {
+  plan_pairs(80);
+  EXPECT_TRUE(runs_->noise().empty());
+  runs_->reference(0);
+  const auto noise = runs_->noise();
+  ASSERT_EQ(noise.size(), 8u);
+  for (const measure::NoiseScale& one : noise) EXPECT_GT(one.noise, 0) << one.samples;
 }
 
 TEST_F(Controls, LearningRateFivePercentHigherIsRejected) {
@@ -181,23 +287,6 @@ TEST_F(Controls, LossOverThePaddedLengthIsRejected) { expect_rejected({}, Sabota
 TEST_F(Controls, OneSampleDroppedPerStepIsRejected) { expect_rejected({}, Sabotage::DropsASample); }
 TEST_F(Controls, DropoutOffIsRejected) { expect_rejected({"model.dropout=0"}, Sabotage::None); }
 TEST_F(Controls, UnweightedAccumulationIsRejected) { expect_rejected({}, Sabotage::Unweighted); }
-
-TEST(PerSamples, CurvesOfDifferentBatchesShareAScale) {
-  LossCurve small{{4, 2, 3, 1}, {8, 8, 8, 8}}, large{{3, 2}, {16, 16}};
-  EXPECT_EQ(per_samples(small, 16, 2), (std::vector<double>{3, 2}));
-  EXPECT_EQ(per_samples(large, 16, 2), (std::vector<double>{3, 2}));
-}
-
-TEST(PerSamples, AStepThatReachesOverSeveralBinsLeavesNoneEmpty) {
-  // Batches bounded by length: 9, 12 and 9 samples, in bins of 10.
-  const LossCurve uneven{{4, 2, 1}, {9, 12, 9}};
-  const std::vector<double> bins = per_samples(uneven, 10, 3);
-  ASSERT_EQ(bins.size(), 3u);
-  EXPECT_NEAR(bins[0], (9 * 4 + 1 * 2) / 10.0, 1e-12);
-  EXPECT_NEAR(bins[1], 2, 1e-12);
-  EXPECT_NEAR(bins[2], (1 * 2 + 9 * 1) / 10.0, 1e-12);
-  EXPECT_EQ(per_samples({{5}, {40}}, 10, 3), (std::vector<double>{5, 5, 5}));
-}
 
 }  // namespace
 }  // namespace redline::tune

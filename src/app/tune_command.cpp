@@ -88,17 +88,6 @@ struct RaceArguments {
   std::string turn = "0.5s";
 };
 
-tune::Setting parse_setting(const std::string& text) {
-  tune::Setting setting;
-  for (const std::string& word : split(text, ' ')) {
-    if (trim(word).empty()) continue;
-    const size_t equals = word.find('=');
-    if (equals == std::string::npos) throw ConfigError("--with takes \"key=value key=value\", not '" + text + "'.");
-    setting[word.substr(0, equals)] = word.substr(equals + 1);
-  }
-  return setting;
-}
-
 void run_race(const RaceArguments& arguments, const CLI::App& command, const Globals& globals) {
   task::Registry registry;
   models::register_all(registry);
@@ -140,13 +129,16 @@ void add_tune_command(CLI::App& program, const Globals& globals) {
   auto arguments = std::make_shared<TuneCommandArguments>();
   CLI::App* command = program.add_subcommand(
       "tune",
-      "Measure every switch on this job, prove that the best combination trains the same, write it as a recipe");
+      "Measure every switch on this job, prove that the best combination trains no worse, write it as a recipe");
   add_config_arguments(*command, arguments->config);
   command->add_option("--budget", arguments->tune.budget, "Time to spend, e.g. 180s or 3m");
   command->add_option("--allow", arguments->tune.allow,
                       "What may change besides speed: numerics, order, optimisation (separated by commas)");
   command->add_option("--memory", arguments->tune.memory, "Most tensor memory a job may use, e.g. 8GiB");
   command->add_option("--card", arguments->tune.card, "Use and write this tune card instead of the cache's");
+  add_certificate_arguments(*command, arguments->tune);
+  command->add_option("--accept", arguments->tune.accept,
+                      "not-shown: keep also what pairs of runs could not show to be no worse");
   command->add_flag("--fresh", arguments->tune.fresh, "Tune even when there is a card");
   command->add_flag("--full", arguments->tune.full, "Race every switch for the ledger, also those that cannot gain");
   command->add_option("--out", arguments->out, "The tuned recipe; default: NAME.tuned.yaml in this folder");

@@ -112,9 +112,9 @@ std::shared_ptr<FeatureCache> make_cache(const DatasetConfig& config, const Tran
 
 void report_filter(const Planner& planner, const std::string& unit) {
   const FilterReport& filtered = planner.filtered();
-  if (filtered.kept == filtered.total) return;
+  if (filtered.kept + filtered.held_out == filtered.total) return;
   const PlanSettings& plan = planner.settings();
-  log_info(std::to_string(filtered.total - filtered.kept) + " of " + std::to_string(filtered.total) +
+  log_info(std::to_string(filtered.too_short + filtered.too_long) + " of " + std::to_string(filtered.total) +
            " samples are left out: " + std::to_string(filtered.too_short) + " below " + format_double(plan.min_length) +
            " and " + std::to_string(filtered.too_long) + " above " + format_double(plan.max_length) + " " + unit + ".");
 }
@@ -137,7 +137,7 @@ LoaderSettings loader_settings(const DatasetConfig& config, const TaskNeeds& nee
 
 OpenedData open_data(const DatasetConfig& config, const TaskNeeds& needs) {
   REDLINE_CHECK(needs.kind != nullptr, "a loader is of some kind of data");
-  return needs.kind->open(config, needs.training);
+  return needs.kind->open(config, needs.training || needs.hold_out.share > 0);  // both parts of the same samples
 }
 
 SplitSettings split_settings(const DatasetConfig& config, const TaskNeeds& needs, const PlanSettings& plan) {
@@ -170,6 +170,7 @@ PlanSettings plan_settings(const DatasetConfig& config, const TaskNeeds& needs, 
   plan.group_length =
       config.batch_duration ? *config.batch_duration : static_cast<double>(config.batch_tokens.value_or(0));
   if (data.tarred && config.tarred_shard_strategy == "replicate") plan.replicas = needs.world;
+  plan.hold_out = needs.hold_out;
   set_parts(config, data, plan);
   set_window(config, data, plan);
   return plan;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "data/dataset_config.h"
+#include "data/plan/plan.h"
 #include "data/source.h"
 #include "data/transform.h"
 
@@ -38,6 +39,7 @@ struct TaskNeeds {
   int64_t accumulate = 1;
   int rank = 0, world = 1;
 
+  HoldOut hold_out{};
   bool training = true;                 // false: validation; no work ahead into the next epoch, synth's validation part
   std::filesystem::path run_directory;  // bad_samples.jsonl goes there; empty: counted only
 };

@@ -35,6 +35,12 @@ struct LedgerEntry {
   LedgerVerdict verdict = LedgerVerdict::NotMeasurable;
   std::string reason;  // why not measurable or failed
   bool in_best = false;
+  std::string consent;  // the word of --allow it waits for; empty: none
+
+  // Of what changes the optimisation: what a sample is worth against the reference's, and speed times that, which is
+  // the time to the reference's loss. Measured in the certificate's pairs.
+  std::optional<double> predicted_efficiency, predicted_time_to_loss;
+  std::optional<RatioEstimate> efficiency, time_to_loss;
 
   // What the switch is worth in company over what it is worth alone; above 1 it helps more together with the others.
   std::optional<double> interaction() const;
@@ -50,6 +56,8 @@ struct Ledger {
   double tuning_seconds = 0;
   // The most that what was not tried could still gain (ratio); 1 = nothing is left, none = nobody knows.
   std::optional<double> bound_left;
+  std::optional<double> noise_scale;          // of the reference's gradients, in samples
+  std::optional<RatioEstimate> time_to_loss;  // of the best, where it changes the optimisation
 
   std::optional<double> median_prediction_error_points() const;  // of absolute errors
 };

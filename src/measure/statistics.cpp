@@ -8,45 +8,12 @@
 
 #include "core/check.h"
 #include "core/philox.h"
+#include "measure/student.h"
 
 namespace redline::measure {
 namespace {
 
 constexpr int kResamples = 2000;
-
-double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
-
-// P(T <= x) for Student's t with n degrees of freedom, exact for integers (Abramowitz & Stegun 26.7.3 and 26.7.4).
-double student_cdf(double x, int n) {
-  const double theta = std::atan(std::abs(x) / std::sqrt(static_cast<double>(n)));
-  const double c = std::cos(theta), s = std::sin(theta);
-  double within = 0;
-  if (n % 2 == 1) {
-    double term = c, sum = n > 1 ? c : 0.0;
-    for (int k = 3; k <= n - 2; k += 2) {
-      term *= c * c * (k - 1) / k;
-      sum += term;
-    }
-    within = 2 / M_PI * (theta + (n > 1 ? s * sum : 0.0));
-  } else {
-    double term = 1, sum = 1;
-    for (int k = 2; k <= n - 2; k += 2) {
-      term *= c * c * (k - 1) / k;
-      sum += term;
-    }
-    within = s * sum;
-  }
-  return x >= 0 ? 0.5 + within / 2 : 0.5 - within / 2;
-}
-
-double student_quantile(double p, int n) {
-  double low = 0, high = 1e3;
-  for (int i = 0; i < 100; ++i) {
-    const double middle = (low + high) / 2;
-    (student_cdf(middle, n) < p ? low : high) = middle;
-  }
-  return high;
-}
 
 // The lower tail that makes a percentile interval of n values cover what it claims.
 double expanded_tail(double confidence, size_t n) {

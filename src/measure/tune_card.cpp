@@ -69,6 +69,11 @@ void visit(Is<LedgerEntry> auto& entry, auto& fields) {
   fields.word("verdict", entry.verdict, ledger_verdict_name, LedgerVerdict::Failed);
   fields("reason", entry.reason);
   fields("in_best", entry.in_best);
+  fields.later("consent", entry.consent);
+  fields.later("predicted_efficiency", entry.predicted_efficiency);
+  fields.later("efficiency", entry.efficiency);
+  fields.later("predicted_time_to_loss", entry.predicted_time_to_loss);
+  fields.later("time_to_loss", entry.time_to_loss);
 }
 
 void visit(Is<Ledger> auto& ledger, auto& fields) {
@@ -80,6 +85,8 @@ void visit(Is<Ledger> auto& ledger, auto& fields) {
   fields("best_samples_per_second", ledger.best_samples_per_second);
   fields("tuning_seconds", ledger.tuning_seconds);
   fields("bound_left", ledger.bound_left);
+  fields.later("noise_scale", ledger.noise_scale);
+  fields.later("time_to_loss", ledger.time_to_loss);
   fields.derived("median_prediction_error_points", [&] { return ledger.median_prediction_error_points(); });
   fields("entries", ledger.entries);
 }
@@ -92,10 +99,41 @@ void visit(Is<CertificateCheck> auto& check, auto& fields) {
   fields("passed", check.passed);
 }
 
+void visit(Is<PairedEvidence> auto& paired, auto& fields) {
+  fields("metric", paired.metric);
+  fields("held_out", paired.held_out);
+  fields("held_out_samples", paired.held_out_samples);
+  fields("schedule", paired.schedule);
+  fields("pairs", paired.pairs);
+  fields("most_pairs", paired.most_pairs);
+  fields("p", paired.p);
+  fields("level", paired.level);
+  fields("margin_share", paired.margin_share);
+  fields("margin", paired.margin);
+  fields("start", paired.start);
+  fields("reference", paired.reference);
+  fields("difference", paired.difference);
+  fields("interval", paired.interval);
+  fields("power", paired.power);
+  fields("pairs_needed", paired.pairs_needed);
+  fields("differences", paired.differences);
+}
+
+void visit(Is<TimeToLoss> auto& time, auto& fields) {
+  fields("level", time.level);
+  fields("reached", time.reached);
+  fields("noise_scale", time.noise_scale);
+  fields("predicted_efficiency", time.predicted_efficiency);
+  fields("efficiency", time.efficiency);
+  fields("predicted_ratio", time.predicted_ratio);
+  fields("ratio", time.ratio);
+}
+
 void visit(Is<Certificate> auto& certificate, auto& fields) {
   fields.derived("format", [] { return "redline.certificate"; });
   fields.derived("version", [] { return kCertificateVersion; });
   fields.word("kind", certificate.kind, certificate_kind_name, CertificateKind::Different);
+  fields.later("accept_not_shown", certificate.accept_not_shown);
   fields.derived("accepted", [&] { return certificate.accepted(); });
   fields("reason", certificate.reason);
   fields("reference_hash", certificate.reference_hash);
@@ -106,9 +144,11 @@ void visit(Is<Certificate> auto& certificate, auto& fields) {
   fields("samples", certificate.samples);
   fields("consent", certificate.consent);
   fields("first_different_step", certificate.first_different_step);
-  fields("seed_spread", certificate.seed_spread);
+  fields.later("paired", certificate.paired);
+  fields.later("time_to_loss", certificate.time_to_loss);
   fields("reference_losses", certificate.reference_losses);
   fields("candidate_losses", certificate.candidate_losses);
+  fields.later("curve_samples", certificate.curve_samples);
   fields("checks", certificate.checks);
 }
 

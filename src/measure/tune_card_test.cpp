@@ -41,7 +41,11 @@ TuneCard full_card() {
   card.certificate->effects = {"order"};
   card.certificate->checks.push_back({"loss of steps 1..20", 1e-7, 2e-7, "1 against 2 threads", true});
   card.certificate->reference_losses = {1.5, std::nan(""), HUGE_VAL};
-  card.certificate->seed_spread = Interval{1.0, 1.1};
+  card.certificate->paired =
+      PairedEvidence{"val_loss", "64 of them", "short", 64,   5,           12,  0.01, 0.02,      0.05,
+                     0.2,        10,           6,       0.01, {-0.1, 0.1}, 0.9, 7,    {0.1, 0.2}};
+  card.certificate->time_to_loss =
+      TimeToLoss{true, "6.0", 40, 0.8, RatioEstimate{0.9, {0.8, 1.0}, 5}, 1.5, std::nullopt};
   card.certificate->first_different_step = 3;
   card.break_even = {60, 20, 10, 20, 100000, 16, 0.1};
   card.full_ledger = true;
@@ -144,7 +148,7 @@ TEST(TuneCard, BreakEven) {
 
 TEST(Certificate, OnlyDifferentIsRejected) {
   for (const auto kind :
-       {CertificateKind::Identical, CertificateKind::WithinNoise, CertificateKind::TrainsDifferently}) {
+       {CertificateKind::Identical, CertificateKind::WithinNoise, CertificateKind::NotWorse, CertificateKind::Sooner}) {
     Certificate certificate;
     certificate.kind = kind;
     EXPECT_TRUE(certificate.accepted()) << certificate_kind_name(kind);

@@ -89,15 +89,40 @@ IntervalChart ledger_chart(const measure::Ledger& ledger) {
 }
 
 LineChart certificate_chart(const measure::Certificate& certificate) {
-  const auto series = [](const char* name, const std::vector<double>& losses, int color) {
+  const auto series = [&](const char* name, const std::vector<double>& losses, int color) {
     Series out{name, {}, color};
-    for (size_t i = 0; i < losses.size(); ++i) out.points.emplace_back(static_cast<double>(i + 1), losses[i]);
+    const bool by_samples = certificate.curve_samples.size() >= losses.size();
+    for (size_t i = 0; i < losses.size(); ++i)
+      out.points.emplace_back(by_samples ? certificate.curve_samples[i] : static_cast<double>(i + 1), losses[i]);
     return out;
   };
-  return {"Loss of the reference and of the tuned job",
-          "step",
-          "loss",
+  return {certificate.paired ? "Held-out loss of the reference and of the tuned job, means over the pairs"
+                             : "Loss of the reference and of the tuned job",
+          certificate.curve_samples.empty() ? "step" : "samples seen",
+          certificate.paired ? certificate.paired->metric : "loss",
           {series("reference", certificate.reference_losses, 0), series("tuned", certificate.candidate_losses, 2)}};
+}
+
+// First what changed, then everything else.
+std::string changed_html(const measure::TuneCard& card) {
+  const measure::Ledger& ledger = card.ledger;
+  const auto count =
+      std::count_if(ledger.entries.begin(), ledger.entries.end(), [](const auto& e) { return e.in_best; });
+  if (!ledger.best || count == 0) return "<h2>Nothing was changed</h2>";
+  std::string out = fmt::format(
+      "<h2>{:.2f}×: {} setting{} changed</h2><p>{:.1f} instead of {:.1f} samples/s; a fresh run "
+      "should find {:.2f} to {:.2f} times the speed.",
+      ledger.best->ratio, count, count == 1 ? "" : "s", ledger.best_samples_per_second,
+      ledger.baseline_samples_per_second, card.promised_ratio.low, card.promised_ratio.high);
+  if (ledger.time_to_loss)
+    out += fmt::format(" To the reference's loss: {:.2f}× ({:.2f} to {:.2f}).", ledger.time_to_loss->ratio,
+                       ledger.time_to_loss->interval.low, ledger.time_to_loss->interval.high);
+  out += "</p><div class=\"scroll\"><table><tr><th>setting</th><th>before</th><th>after</th></tr>";
+  for (const measure::LedgerEntry& entry : ledger.entries)
+    if (entry.in_best)
+      out += fmt::format("<tr><td class=\"switch\"><code>{}</code></td><td>{}</td><td>{}</td></tr>",
+                         draw::escape_html(entry.field), draw::escape_html(entry.from), draw::escape_html(entry.to));
+  return out + "</table></div>";
 }
 
 }  // namespace
@@ -116,6 +141,18 @@ std::vector<LedgerLine> ledger_lines(const measure::Ledger& ledger) {
       if (const auto interaction = entry.interaction())
         line.measured += fmt::format(" (interaction {:.2f})", *interaction);
     }
+    // Predicted, then measured.
+    const auto both = [](const std::optional<double>& predicted,
+                         const std::optional<measure::RatioEstimate>& measured) {
+      std::string text;
+      if (predicted) text = fmt::format("{:.2f} predicted", *predicted);
+      if (measured)
+        text += fmt::format("{}{:.2f} ({:.2f} to {:.2f}) measured", text.empty() ? "" : ", ", measured->ratio,
+                            measured->interval.low, measured->interval.high);
+      return text;
+    };
+    line.worth = both(entry.predicted_efficiency, entry.efficiency);
+    line.time_to_loss = both(entry.predicted_time_to_loss, entry.time_to_loss);
     line.verdict = measure::ledger_verdict_name(entry.verdict);
     if (!entry.reason.empty()) line.verdict += ": " + entry.reason;
     line.in_best = entry.in_best;
@@ -125,18 +162,18 @@ std::vector<LedgerLine> ledger_lines(const measure::Ledger& ledger) {
 }
 
 std::string tuned_html(const measure::TuneCard& card) {
-  std::string out = "<h2>What tuning found</h2><p>" + draw::escape_html(break_even_sentence(card)) + "</p><p>" +
+  std::string out = changed_html(card) + "<p>" + draw::escape_html(break_even_sentence(card)) + "</p><p>" +
                     draw::escape_html(memory_sentence(card)) + "</p>";
   if (const IntervalChart chart = ledger_chart(card.ledger); !chart.bars.empty()) out += draw_intervals(chart);
   out +=
       "<div class=\"scroll\"><table><tr><th>switch</th><th>claim of a guide</th><th>predicted</th><th>measured "
-      "here</th><th>verdict</th><th>kept</th></tr>";
+      "here</th><th>a sample is worth</th><th>time to loss</th><th>verdict</th><th>kept</th></tr>";
   for (const LedgerLine& line : ledger_lines(card.ledger))
     out += fmt::format(
         "<tr><td class=\"switch\"><code>{}</code></td><td>{}</td><td class=\"n\">{}</td><td "
-        "class=\"n\">{}</td><td class=\"why\">{}</td><td>{}</td></tr>",
-        draw::escape_html(line.name), draw::escape_html(line.claim), line.predicted, line.measured,
-        draw::escape_html(line.verdict), line.in_best ? "yes" : "");
+        "class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"why\">{}</td><td>{}</td></tr>",
+        draw::escape_html(line.name), draw::escape_html(line.claim), line.predicted, line.measured, line.worth,
+        line.time_to_loss, draw::escape_html(line.verdict), line.in_best ? "yes" : "");
   out += "</table></div>";
   if (card.certificate) {
     out += fmt::format("<h2>Certificate: {}</h2><p>{}</p>", measure::certificate_kind_name(card.certificate->kind),
@@ -157,6 +194,10 @@ std::string tuned_text(const measure::TuneCard& card, int width) {
                                  line.predicted.empty() ? "-" : line.predicted,
                                  line.measured.empty() ? "-" : line.measured, line.verdict),
                      width, "    ");
+    if (!line.worth.empty())
+      out += wrap_text(fmt::format("a sample is worth {} | time to loss {}", line.worth,
+                                   line.time_to_loss.empty() ? "-" : line.time_to_loss),
+                       width, "    ");
   }
   if (card.certificate)
     out += "\n" + wrap_text(fmt::format("Certificate: {}. {}", measure::certificate_kind_name(card.certificate->kind),

@@ -11,6 +11,7 @@ namespace redline::report {
 // One line per switch: what it is, the guide's claim, predicted, measured with interval, verdict.
 struct LedgerLine {
   std::string name, claim, predicted, measured, verdict;
+  std::string worth, time_to_loss;  // of what changes the optimisation: a sample's worth and the time to the loss
   bool in_best = false;
 };
 std::vector<LedgerLine> ledger_lines(const measure::Ledger& ledger);

@@ -19,6 +19,8 @@ const std::vector<std::string>& unhashed_prefixes() {
   return prefixes;
 }
 
+constexpr int64_t kHeldOutBatch = 8;
+
 const task::TaskEntry& find_task(const task::Registry& registry, const config::RequestSource& source) {
   if (const auto name = config::peek_request(source, "task")) return registry.find(*name);
   if (!source.file) throw ConfigError("Which job? Give a recipe (a YAML file), or a task with task=NAME.");
@@ -201,6 +203,23 @@ data::TaskNeeds Job::task_needs(const task::Task& task, Part part) const {
   needs.world = machine_.ranks.world;
   needs.accumulate = part == Part::Train ? trainer_.accumulate_grad_batches : 1;
   return needs;
+}
+
+Job::SplitLoaders Job::build_split_loaders(const task::Task& task, double share) const {
+  data::TaskNeeds needs = task_needs(task, Part::Train), held_out = task_needs(task, Part::Validation);
+  needs.hold_out = {share, false};
+  held_out.hold_out = {share, true};
+  // In one order and one size, whatever training makes of its batches.
+  data::DatasetConfig fixed = train_ds_;
+  fixed.shuffle = fixed.drop_last = false;
+  fixed.use_bucketing.set(false);
+  fixed.batch_duration.reset();
+  fixed.batch_tokens.reset();
+  fixed.batch_size.set(kHeldOutBatch);
+  fixed.micro_batch_size.set(kHeldOutBatch);
+  fixed.num_workers.set(0);
+  fixed.cache = "none";
+  return {data::build_loader(train_ds_, needs), data::build_loader(fixed, held_out)};
 }
 
 std::unique_ptr<data::Loader> Job::build_loader(const task::Task& task, Part part,

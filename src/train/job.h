@@ -69,6 +69,12 @@ class Job {
   std::unique_ptr<data::Loader> build_loader(const task::Task& task, Part part,
                                              const std::filesystem::path& run_directory) const;
 
+  // Training without a fixed share of its samples, and those by themselves as validation data.
+  struct SplitLoaders {
+    std::unique_ptr<data::Loader> train, held_out;
+  };
+  SplitLoaders build_split_loaders(const task::Task& task, double share) const;
+
   // For resume: the value of the checkpoint instead of this machine's.
   void set_intra_op_threads(int64_t threads);
   void set_precision(const std::string& name);

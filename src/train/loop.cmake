@@ -9,10 +9,10 @@ list(APPEND TRAIN_SOURCES
   optim/adam_kernel.cpp optim/ema.cpp optim/gradients.cpp optim/loss_scaler.cpp optim/optimizer.cpp optim/parameter_rules.cpp optim/schedule.cpp
   options/exp_manager_options.cpp options/optim_options.cpp options/trainer_options.cpp
   run/predictions_parquet.cpp run/rescue.cpp run/run_observer.cpp run/run_place.cpp run/run_state.cpp run/trial_loop.cpp
-  step/agreement.cpp step/batches.cpp step/eager_step.cpp step/step_engine.cpp step/step_feed.cpp)
+  step/agreement.cpp step/batches.cpp step/eager_step.cpp step/step_engine.cpp step/step_feed.cpp step/noise_watch.cpp)
 list(APPEND TRAIN_TESTS
   guards/guards_test.cpp guards/precision_guard_test.cpp guards/watches_test.cpp
   loop/cadence_test.cpp loop/trainer_test.cpp
   optim/loss_scaler_test.cpp optim/optimizer_test.cpp optim/schedule_test.cpp options/options_test.cpp
-  step/eager_step_test.cpp training_run_test.cpp
+  step/eager_step_test.cpp training_run_test.cpp step/noise_watch_test.cpp
   testing/example_task.cpp testing/harness.cpp)

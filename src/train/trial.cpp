@@ -54,6 +54,7 @@ struct Trial::Impl {
   std::unique_ptr<TrialLoop> trainer;
   TrialOptions options;
   int records = 0;
+  NoiseWatch noise;
 
   // A record of its own for every stretch of steps: after load() the steps begin again.
   void open_record() {
@@ -93,8 +94,14 @@ Trial::Trial(const task::Registry& registry, const config::RequestSource& source
   m.job = Job::read(registry, source, machine);
   prepare_process(*m.job);
   m.task = m.job->build_task();
-  m.train = m.job->build_loader(*m.task, Job::Part::Train, {});
-  if (options.validate) m.validation = m.job->build_loader(*m.task, Job::Part::Validation, {});
+  if (options.hold_out > 0) {
+    auto [train, held_out] = m.job->build_split_loaders(*m.task, options.hold_out);
+    m.train = std::move(train);
+    m.validation = std::move(held_out);
+  } else {
+    m.train = m.job->build_loader(*m.task, Job::Part::Train, {});
+    if (options.validate) m.validation = m.job->build_loader(*m.task, Job::Part::Validation, {});
+  }
   LoopSettings settings = make_loop_settings(*m.job, *m.task, *m.train);
   settings.monitor = options.monitor;
   settings.sanity_batches = 0;
@@ -179,6 +186,15 @@ std::optional<double> Trial::time_checkpoint() {
   const bool beside = impl_->job->exp_manager().checkpoint_callback_params.async;
   return *waited + (beside ? impl_->store->last_write_cpu_seconds() : 0);
 }
+
+std::map<std::string, double> Trial::evaluate(Precision precision, int64_t most_batches) {
+  device::set_intra_op_threads(static_cast<int>(impl_->job->trainer().intra_op_threads.value()));
+  return impl_->trainer->evaluate(precision, most_batches);
+}
+int64_t Trial::validation_batches() const { return impl_->validation ? impl_->validation->steps_per_epoch() : 0; }
+
+void Trial::watch_noise() { impl_->trainer->watch_noise(&impl_->noise); }
+std::vector<NoiseWatch::Step> Trial::take_noise() { return impl_->noise.take(); }
 
 int64_t Trial::longest_batch_peak_bytes() {
   impl_->trainer->refresh_copy();

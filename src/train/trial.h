@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,10 +13,13 @@
 #include "train/checkpoint/snapshot.h"
 #include "train/guards/operator_watch.h"
 #include "train/job.h"
+#include "train/step/noise_watch.h"
 
 namespace redline::train {
 
 struct TrialOptions {
+  // This share of the training samples is left out of training and is the validation data.
+  double hold_out = 0;
   bool free_loader = false;  // batches are fetched before the steps begin: a loader that costs nothing
   bool loader_only = false;  // no model: wait and copy
   bool log = true, validate = true, monitor = true, checkpoint = false;
@@ -51,6 +55,13 @@ class Trial {
   std::optional<double> time_monitor();
   // What a run loses by one: its wait, and what the writer beside it takes from training at most.
   std::optional<double> time_checkpoint();
+  // The validation data as the task measures it, in that precision, at most so many batches (0: all); nothing is
+  // recorded. Empty when the trial has none.
+  std::map<std::string, double> evaluate(Precision precision, int64_t most_batches = 0);
+  int64_t validation_batches() const;  // 0: none
+  // Gradient noise from here on (train/step/noise_watch.h). Changes nothing that is computed.
+  void watch_noise();
+  std::vector<NoiseWatch::Step> take_noise();
   // Forward and backward of the longest samples allowed, on top of what is live (weights, the optimiser's state once a
   // step was made, and the copy of both that repairs start from): tensor bytes at the peak. Throws
   // c10::OutOfMemoryError above the limit; 0 when the task has no such batch.

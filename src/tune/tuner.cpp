@@ -11,4 +11,8 @@ std::vector<RaceRow> race_settings(const TuneRequest& request, const std::vector
   return Tuning(request).race(settings, blocks, turn_seconds);
 }
 
+std::vector<CertifyRow> certify_settings(const TuneRequest& request, const CertifyRequest& what) {
+  return Tuning(request).certify_named(what);
+}
+
 }  // namespace redline::tune

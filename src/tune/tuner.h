@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "measure/tune_card.h"
@@ -23,7 +24,10 @@ struct TuneRequest {
   bool full_ledger = false;         // race also what cannot gain
   std::filesystem::path card_file;  // a card to use and write instead of the cache's
   std::string versions;
-  double cadence_share = 0.01;                  // of the time, each of log, monitor, validation, checkpoint
+  double margin = 0.05;           // of the reference's progress that a change may lose (measure/paired_test.h)
+  bool accept_not_shown = false;  // keep also what could not be shown to be no worse
+  std::optional<double> target;   // the fastest way to this held-out loss
+  double cadence_share = 0.01;    // of the time, each of log, monitor, validation, checkpoint
   std::function<void(const std::string&)> say;  // progress, one sentence each
 };
 
@@ -47,5 +51,27 @@ struct RaceRow {
 };
 std::vector<RaceRow> race_settings(const TuneRequest& request, const std::vector<Setting>& settings, int blocks,
                                    double turn_seconds);
+
+// Does a setting train worse than the job as it is? Judged by pairs of runs, each of so many steps of the reference.
+struct CertifyRequest {
+  struct Named {
+    Setting setting;
+    bool alike = false;  // it claims to change numbers or order only: learning more is held against it too
+  };
+  std::vector<Named> settings;
+  int64_t steps = 200;
+  int most_pairs = 12;
+  bool every_pair = false;  // also of what is clear before
+  bool companions = false;  // what counts steps follows the batch, as in tuning
+  double longest = 1;       // times the steps that a candidate may run on to reach the reference's loss
+  bool speed = false;       // race each setting too, for its time to the loss
+};
+struct CertifyRow {
+  Setting setting;
+  measure::Certificate certificate;
+  std::optional<measure::RatioEstimate> speed;
+  std::string failure;
+};
+std::vector<CertifyRow> certify_settings(const TuneRequest& request, const CertifyRequest& what);
 
 }  // namespace redline::tune

@@ -86,12 +86,12 @@ def make_card():
     ledger = {"format": "redline.ledger", "version": 1, "objective": "samples/s of the whole run", "best": _ratio(1.39, 1.33, 1.44),
               "baseline_samples_per_second": 124.0, "best_samples_per_second": 172.0, "tuning_seconds": 95.0, "bound_left": 1.02,
               "median_prediction_error_points": 3.0, "entries": entries}
-    certificate = {"format": "redline.certificate", "version": 1, "kind": "within noise", "accepted": True,
-                   "reason": "The loss at equal samples lies within what another seed changes.", "reference_hash": "a1", "candidate_hash": "b2",
+    certificate = {"format": "redline.certificate", "version": 2, "kind": "not worse", "accepted": True,
+                   "reason": "Not worse: 5 pairs of runs.", "reference_hash": "a1", "candidate_hash": "b2",
                    "effects": ["order"], "seed": 1, "steps": 20, "samples": 160, "consent": False, "first_different_step": 1,
-                   "seed_spread": {"low": 1.85, "high": 1.95}, "reference_losses": losses, "candidate_losses": [loss * 1.01 for loss in losses],
-                   "checks": [{"name": "loss at 160 samples", "difference": 0.01, "tolerance": 0.03, "tolerance_source": "3 seeds", "passed": True}]}
-    return {"format": "redline.tune_card", "version": 1, "created": "2026-01-02T03:04:05Z",
+                   "reference_losses": losses, "candidate_losses": [loss * 1.01 for loss in losses],
+                   "checks": [{"name": "loss at 160 samples", "difference": 0.01, "tolerance": 0.03, "tolerance_source": "the margin", "passed": True}]}
+    return {"format": "redline.tune_card", "version": 2, "created": "2026-01-02T03:04:05Z",
             "fingerprint": {key: "x" for key in ("model", "data", "machine", "versions", "request")},
             "values": [{"field": "model.train_ds.num_buckets", "value": "8"}], "promised_ratio": {"low": 1.33, "high": 1.44},
             "peak_tensor_bytes": 1 << 27, "notes": ["A note."], "ledger": ledger, "certificate": certificate,

@@ -31,6 +31,13 @@ std::string list_text(const auto& values) {
 
 }  // namespace
 
+bool HoldOut::takes(int64_t sample) const {
+  if (share <= 0) return true;
+  constexpr uint64_t kKey = 0x686f6c64;  // the same samples in every job of this data
+  const double place = static_cast<double>(mix_key(static_cast<uint64_t>(sample), kKey) >> 11) * 0x1p-53;
+  return (place < share) == inverted;
+}
+
 Planner::Planner(PlanSettings settings, PlanSource source)
     : settings_(std::move(settings)), source_(std::move(source)) {
   check_settings();
@@ -75,6 +82,8 @@ void Planner::filter() {
   if (!filters && !buckets) {
     kept_.resize(size);
     std::iota(kept_.begin(), kept_.end(), 0u);
+    std::erase_if(kept_, [&](uint32_t i) { return !s.hold_out.takes(i); });
+    filtered_.held_out = source_.size - static_cast<int64_t>(kept_.size());
   } else {
     lengths_.resize(size);
     for (size_t i = 0; i < size; ++i) {
@@ -86,12 +95,17 @@ void Planner::filter() {
         ++filtered_.too_short;
       } else if (!unknown && length > s.max_length) {
         ++filtered_.too_long;
+      } else if (!s.hold_out.takes(static_cast<int64_t>(i))) {
+        ++filtered_.held_out;
       } else {
         kept_.push_back(static_cast<uint32_t>(i));
       }
     }
   }
   filtered_.kept = static_cast<int64_t>(kept_.size());
+  if (kept_.empty() && filtered_.held_out > 0)
+    throw DataError("The data set has too few samples (" + std::to_string(source_.size) +
+                    ") to set some of them apart for validation; give model.validation_ds.");
   if (kept_.empty()) {
     throw DataError("None of the " + std::to_string(source_.size) + " samples is between " +
                     format_double(s.min_length) + " and " + format_double(s.max_length) + " long (" +
@@ -185,6 +199,8 @@ std::string Planner::describe() const {
                       " temperature " + format_double(s.temperature) + " weights " + list_text(s.sampling_weights) +
                       " scale " + format_double(s.sampling_scale));
   }
+  if (s.hold_out.share > 0)
+    add("hold_out", format_double(s.hold_out.share) + (s.hold_out.inverted ? " only" : " without"));
   add("replicas", std::to_string(s.replicas));
   return text;
 }

@@ -20,6 +20,14 @@ namespace redline::data {
 enum class PartOrder { FixedOrder, SyncedRandomized, FullyRandomized };  // NeMo's bucketing_strategy
 enum class ConcatSampling { Temperature, RoundRobin, Random };
 
+// A fixed share of the samples set apart, whatever the seed: a job without validation data is judged on it. One plan
+// takes the rest, another only these.
+struct HoldOut {
+  double share = 0;       // 0: nothing is set apart
+  bool inverted = false;  // only what was set apart
+  bool takes(int64_t sample) const;
+};
+
 // Everything that shapes a plan; all of it is in the plan's hash.
 struct PlanSettings {
   uint64_t seed = 0;
@@ -56,12 +64,15 @@ struct PlanSettings {
   std::vector<double> sampling_weights{};  // Random: per part
   double sampling_scale = 1.0;             // draws per epoch = scale x samples
 
+  HoldOut hold_out{};
+
   int64_t replicas = 1;  // how often an epoch runs over all samples (NeMo's `replicate` shard strategy: once per rank)
 };
 
 struct FilterReport {
   int64_t total = 0, kept = 0, too_short = 0, too_long = 0;
   int64_t unknown = 0;  // length could not be told (unreadable header): kept, so that reading names the file
+  int64_t held_out = 0;
 };
 
 // One epoch. An entry is repeat * num_samples + sample: a repeated sample draws other random numbers each time.

@@ -382,6 +382,22 @@ TEST(Plan, SubstituteIsAKeptSampleAndNeverTheSameOne) {
   EXPECT_NE(planner.substitute(0, 5, 0), planner.substitute(1, 5, 0));
 }
 
+TEST(Plan, WhatIsSetApartIsTheSameInEveryJobAndNowhereElse) {
+  const auto samples = [](PlanSettings settings) {
+    const Planner planner(std::move(settings), test_source(1000));
+    return std::set<uint32_t>(planner.kept().begin(), planner.kept().end());
+  };
+  const auto rest = samples({.batch_size = 4, .hold_out = {0.1, false}});
+  const auto apart = samples({.batch_size = 2, .hold_out = {0.1, true}});
+  EXPECT_EQ(rest.size() + apart.size(), 1000u);
+  EXPECT_NEAR(static_cast<double>(apart.size()), 100, 30);
+  for (const uint32_t sample : apart) EXPECT_EQ(rest.count(sample), 0u);
+  EXPECT_EQ(apart, samples({.seed = 7, .shuffle = true, .batch_size = 8, .num_buckets = 4, .hold_out = {0.1, true}}));
+  EXPECT_NE(Planner({.batch_size = 4}, test_source(1000)).hash(),
+            Planner({.batch_size = 4, .hold_out = {0.1, false}}, test_source(1000)).hash());
+  EXPECT_THROW(Planner({.batch_size = 1, .hold_out = {1e-9, true}}, test_source(3)), DataError);
+}
+
 TEST(Plan, RefusesWhatCannotBe) {
   EXPECT_THROW(Planner({.batch_size = 2}, test_source(0)), DataError);
   EXPECT_THROW(Planner({.batch_size = 2, .bucket_edges = {3.0, 2.0}}, test_source(5)), ConfigError);

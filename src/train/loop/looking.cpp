@@ -8,7 +8,6 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/time.h"
-#include "train/loop/validation.h"
 #include "train/signals.h"
 
 namespace redline::train {
@@ -47,17 +46,17 @@ void Looking::try_validation() {
                   memory_, parts_.stream);
 }
 
+ValidationResult Looking::measure(Precision precision, const CountOrShare& limit) {
+  const bool averaged = state_.ema && !state_.ema->config().validate_original_weights;
+  const AveragedWeights weights(averaged ? state_.ema.get() : nullptr);
+  return train::validate(parts_.task, *parts_.validation, validation_settings(settings_, precision, limit), memory_,
+                         parts_.stream);
+}
+
 bool Looking::validate() {
   const PhaseScope scope(clock_, Phase::Validate);
   const int64_t begin = now_ns();
-  const bool averaged = state_.ema && !state_.ema->config().validate_original_weights;
-  ValidationResult result;
-  {
-    const AveragedWeights weights(averaged ? state_.ema.get() : nullptr);
-    result = train::validate(parts_.task, *parts_.validation,
-                             validation_settings(settings_, state_.precision.precision(), settings_.limit_val_batches),
-                             memory_, parts_.stream);
-  }
+  const ValidationResult result = measure(state_.precision.precision(), settings_.limit_val_batches);
   state_.at.pending_validation = !result.complete && StopFlag::requested();
   if (!result.complete) {
     if (!state_.at.pending_validation) log_warning_once("The validation data makes no batch: nothing was validated.");

@@ -7,6 +7,7 @@
 
 #include "measure/step_clock.h"
 #include "train/loop/training_state.h"
+#include "train/loop/validation.h"
 
 namespace redline::train {
 
@@ -19,6 +20,8 @@ class Looking {
   bool validate();
   // The first batches before training, so that a fault in validation shows at once; nothing is recorded.
   void try_validation();
+  // One pass, nothing recorded.
+  ValidationResult measure(Precision precision, const CountOrShare& limit);
   void monitor(bool plot);
   const std::string& early_stop() const { return early_stop_; }  // why training should end; empty: it should not
 

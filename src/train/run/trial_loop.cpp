@@ -45,6 +45,15 @@ bool TrialLoop::validate_once() {
   return true;
 }
 
+std::map<std::string, double> TrialLoop::evaluate(Precision precision, int64_t most_batches) {
+  if (parts_.validation == nullptr) return {};
+  CountOrShare limit;
+  if (most_batches > 0) limit.count = most_batches;
+  std::map<std::string, double> metrics = looking_.measure(precision, limit).metrics;
+  parts_.task.module().train();
+  return metrics;
+}
+
 bool TrialLoop::monitor_once() {
   if (!state_.monitor) return false;
   looking_.monitor(/*plot=*/false);

@@ -26,6 +26,9 @@ class TrialLoop : public Trainer {
   bool validate_once();
   bool monitor_once();
   bool save_once();  // as a run does: where the store writes by itself, it may not be on the disk yet
+  // One pass over the validation data, at most so many batches (0: all), with the averaged weights where there are any.
+  std::map<std::string, double> evaluate(Precision precision, int64_t most_batches);
+  void watch_noise(NoiseWatch* watch) { engine_.watch_noise(watch); }
   // The copy of the training state that repairs start from, taken now: memory is judged with it in place.
   void refresh_copy() { replay_.copy_now(recording_.step_seconds()); }
 };

@@ -37,6 +37,15 @@ void EagerStep::begin(const StepPass& pass) {
   pass_ = pass;
 }
 
+double EagerStep::weight_so_far() const {
+  return weight_sum_.defined() ? weight_sum_.item<double>() : verdict_.weight;
+}
+
+// On other devices it is a tensor until finish().
+double EagerStep::known_reference() const {
+  return reference_ == 0.0 && reference_tensor_.defined() ? reference_tensor_.item<double>() : reference_;
+}
+
 void EagerStep::abandon() {
   verdict_ = StepVerdict();
   reference_ = 0.0;

@@ -24,7 +24,8 @@ class EagerStep : public StepProgram {
   void begin(const StepPass& pass) override;
   void add(const task::Batch& piece, bool last) override;
   StepVerdict finish() override;
-  double divisor(double weight) const override { return pass_.loss_scale * (weight / reference_); }
+  double weight_so_far() const override;
+  double divisor(double weight) const override { return pass_.loss_scale * (weight / known_reference()); }
   void abandon() override;
 
   // Named outputs of the next pass (probe); kept from its first piece.
@@ -32,6 +33,7 @@ class EagerStep : public StepProgram {
   const std::map<std::string, torch::Tensor>& outputs() const { return outputs_; }
 
  private:
+  double known_reference() const;
   task::Loss forward(const task::Batch& batch);
   void take_part();
   void add_on_cpu(const task::Loss& loss);

@@ -42,6 +42,7 @@ class Noted : public StepProgram {
     lasts.push_back(last);
   }
   StepVerdict finish() override { return {}; }
+  double weight_so_far() const override { return 1; }
   double divisor(double weight) const override { return weight; }
   void abandon() override { ++abandoned; }
   int64_t expected = 0;

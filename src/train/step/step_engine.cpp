@@ -83,8 +83,11 @@ bool StepEngine::run_pieces(const MemoryGuard& memory, const std::function<bool(
     for (size_t piece = 0; piece < rows.size(); ++piece) {
       piece_rows_ = rows[piece];
       piece_cost_ = empty ? 0 : std::max<int64_t>(1, batch_cost(*batch) * piece_rows_ / batch->size());
-      parts_.program.add(narrow_batch(*batch, schema_, done, piece_rows_), last_batch && piece + 1 == rows.size());
+      const bool last = last_batch && piece + 1 == rows.size();
+      parts_.program.add(narrow_batch(*batch, schema_, done, piece_rows_), last);
       done += piece_rows_;
+      if (noise_ != nullptr && !last && noise_->wants_part())
+        noise_->part(parts_.optimizer.gradients(), parts_.program.divisor(parts_.program.weight_so_far()), piece_rows_);
     }
   }
   REDLINE_CHECK(begun, "a step has at least one micro-batch");
@@ -107,6 +110,7 @@ void StepEngine::check(StepVerdict& verdict) {
 
 StepVerdict StepEngine::attempt(StepPass pass, const MemoryGuard& memory, const std::function<bool()>& stop) {
   parts_.optimizer.clear_gradients();
+  if (noise_ != nullptr) noise_->begin();
   parts_.task.begin_attempt();
   batches_.clear();
   piece_rows_ = piece_cost_ = 0;
@@ -137,6 +141,8 @@ StepVerdict StepEngine::attempt(StepPass pass, const MemoryGuard& memory, const 
   verdict.grad_norm /= verdict.divisor;
   verdict.finite = verdict.finite && std::isfinite(verdict.loss()) && std::isfinite(verdict.grad_norm) &&
                    std::isfinite(verdict.divisor) && verdict.divisor != 0.0;
+  if (noise_ != nullptr && verdict.finite && verdict.weight > 0.0)
+    noise_->whole(parts_.optimizer.gradients(), verdict.divisor, verdict.grad_norm, verdict.samples);
   return verdict;
 }
 

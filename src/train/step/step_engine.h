@@ -6,10 +6,12 @@
 #include <memory>
 #include <vector>
 
+#include "task/task.h"
 #include "train/guards/memory_guard.h"
 #include "train/optim/ema.h"
 #include "train/optim/optimizer.h"
 #include "train/step/agreement.h"
+#include "train/step/noise_watch.h"
 #include "train/step/step_feed.h"
 #include "train/step/step_program.h"
 
@@ -43,6 +45,8 @@ class StepEngine {
   // Weights, moments and BatchNorm statistics. `step`: made before this one.
   void commit(StepVerdict& verdict, int64_t step);
   void forget_gradients() { parts_.optimizer.clear_gradients(); }
+  // From now on gradients are also looked at by this; null: no longer. Nothing that is computed changes.
+  void watch_noise(NoiseWatch* watch) { noise_ = watch; }
 
   // Of the last attempt, for diagnosis and for the log of samples.
   const StepPass& pass() const { return pass_; }
@@ -64,6 +68,7 @@ class StepEngine {
   std::vector<const task::Batch*> batches_;
   task::Batch poisoned_;  // by a test, in place of the batch it is a copy of
   int64_t piece_rows_ = 0, piece_cost_ = 0;
+  NoiseWatch* noise_ = nullptr;
 };
 
 }  // namespace redline::train

@@ -28,6 +28,8 @@ class StepProgram {
   virtual void add(const task::Batch& piece, bool last) = 0;
   // Of this rank: sums, statistics and the divisor's share that is not the weight (see EagerStep).
   virtual StepVerdict finish() = 0;
+  // Of the pieces so far, as finish() would say it now; may wait for the device.
+  virtual double weight_so_far() const = 0;
   // Gradients are too large by this factor once the weight of all ranks is known.
   virtual double divisor(double weight) const = 0;
   // After an exception or a stop: frees what the unfinished pass holds.

@@ -14,9 +14,11 @@
 
 namespace redline::tune {
 
-std::string request_text(const Allow& allow, int64_t memory_bytes, const std::set<std::string>& pinned) {
+std::string request_text(const Allow& allow, int64_t memory_bytes, const std::set<std::string>& pinned,
+                         const std::string& certificate) {
   std::string text = fmt::format("allow{}{}{} memory={}", allow.numerics ? " numerics" : "",
                                  allow.order ? " order" : "", allow.optimisation ? " optimisation" : "", memory_bytes);
+  text += certificate;
   for (const std::string& path : pinned) text += " " + path;
   return text;
 }

@@ -11,7 +11,9 @@
 namespace redline::tune {
 
 // What the user let the tuner do, as part of a card's identity.
-std::string request_text(const Allow& allow, int64_t memory_bytes, const std::set<std::string>& pinned);
+// `certificate`: margin, target and the like, where they are not the usual ones.
+std::string request_text(const Allow& allow, int64_t memory_bytes, const std::set<std::string>& pinned,
+                         const std::string& certificate = {});
 
 // Options that say where a run is written, what it is called and where it starts from: they ask no other question.
 bool names_the_run(const std::string& path);

@@ -14,12 +14,6 @@ using config::Effect;
 
 namespace {
 
-double samples_per_step(const LossCurve& curve) {
-  double sum = 0;
-  for (double samples : curve.samples) sum += samples;
-  return curve.samples.empty() ? 1 : sum / static_cast<double>(curve.samples.size());
-}
-
 // Every weight moved by its last bit, up or down: another rounding of the same training.
 void move_last_bits(train::Trial& trial) {
   const train::CheckpointState state = trial.state();
@@ -42,12 +36,6 @@ bool proved_step_by_step(const Candidate& candidate) {
   return candidate.effect <= Effect::Numerics && !other_numbers;
 }
 
-int64_t least_curve_steps(double factor) {
-  return static_cast<int64_t>(std::ceil(static_cast<double>(kLeastCurveSteps) * std::max(1.0, factor) - 1e-9));
-}
-
-int curve_runs(const EvidenceOptions& options) { return options.seeds + 2; }
-
 LossCurve run_losses(const JobSource& jobs, const Setting& setting, const std::vector<std::string>& typed,
                      int64_t steps, bool perturb) {
   config::RequestSource source = jobs.with(setting);
@@ -62,23 +50,6 @@ LossCurve run_losses(const JobSource& jobs, const Setting& setting, const std::v
     curve.samples.push_back(row.samples);
   }
   return curve;
-}
-
-std::vector<double> per_samples(const LossCurve& curve, double bin_samples, size_t bins) {
-  std::vector<double> sums(bins, 0), weights(bins, 0);
-  double seen = 0;
-  // A step may reach over several bins: batches bounded by length hold what comes.
-  for (size_t i = 0; i < curve.losses.size(); ++i) {
-    const double begin = seen / bin_samples, end = (seen += curve.samples[i]) / bin_samples;
-    for (auto bin = static_cast<size_t>(begin + 1e-9); bin < bins && static_cast<double>(bin) < end - 1e-9; ++bin) {
-      const double part = std::min(end, static_cast<double>(bin + 1)) - std::max(begin, static_cast<double>(bin));
-      sums[bin] += curve.losses[i] * part;
-      weights[bin] += part;
-    }
-  }
-  std::vector<double> means;
-  for (size_t i = 0; i < bins && weights[i] > 0; ++i) means.push_back(sums[i] / weights[i]);
-  return means;
 }
 
 namespace {
@@ -104,83 +75,69 @@ LossCurve winner_losses(const JobSource& jobs, const Setting& winner, const Evid
   return options.run_winner ? options.run_winner(winner, steps) : run_losses(jobs, winner, {}, steps);
 }
 
-struct Evidence {
+measure::Certificate step_by_step(const JobSource& jobs, const Setting& winner, const EvidenceOptions& options) {
   CertificateEvidence runs;
-  int64_t steps = 0, samples = 0;
-  std::string name, source;  // of the check and of its tolerance
-};
-
-Evidence step_by_step(const JobSource& jobs, const Setting& winner, const EvidenceOptions& options) {
-  Evidence e;
-  e.runs.effect = Effect::Numerics;
   const LossCurve reference = reference_losses(jobs, options, options.steps);
   const LossCurve mine = winner_losses(jobs, winner, options, options.steps);
-  e.runs.reference = reference.losses;
+  runs.reference = reference.losses;
   // Losses of equal bits over other samples would be luck; how many samples a step had must agree too.
-  if (mine.samples == reference.samples) e.runs.winner = mine.losses;
+  if (mine.samples == reference.samples) runs.winner = mine.losses;
   const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine);
   const int64_t threads = job->trainer().intra_op_threads.value();
   const int64_t other = threads > 1 ? threads - 1 : 2;
-  e.runs.reference_noise = {
+  runs.reference_noise = {
       reference_losses(jobs, options, options.steps, fmt::format("{}={}", kThreadsPath, other)).losses,
       reference_losses(jobs, options, options.steps, {}, /*perturb=*/true).losses};
-  e.steps = options.steps;
-  for (const double samples : reference.samples) e.samples += static_cast<int64_t>(samples);
-  e.name = fmt::format("loss of steps 1..{}", options.steps);
-  e.source = fmt::format("the reference with {} instead of {} threads, and with every weight's last bit moved", other,
-                         threads);
-  return e;
-}
-
-Evidence by_the_curve(const JobSource& jobs, const Setting& winner, Effect effect, const EvidenceOptions& options) {
-  Evidence e;
-  e.runs.effect = effect;
-  const LossCurve reference = reference_losses(jobs, options, options.curve_steps);
-  // Enough steps of the winner for the same samples; the larger step is the bin.
-  const double mine = samples_per_step(winner_losses(jobs, winner, options, 1)), theirs = samples_per_step(reference);
-  const double bin = std::max(mine, theirs);
-  const auto bins =
-      static_cast<size_t>(std::max(1.0, std::floor(theirs * static_cast<double>(options.curve_steps) / bin + 1e-9)));
-  const double total = bin * static_cast<double>(bins);
-  auto steps = static_cast<int64_t>(std::ceil(total / mine - 1e-9));
-  LossCurve curve = winner_losses(jobs, winner, options, steps);
-  // Where batches are bounded by length, the first step may have held more than most.
-  if (const double seen = samples_per_step(curve) * static_cast<double>(curve.samples.size());
-      !curve.samples.empty() && seen < total - 0.5) {
-    steps = static_cast<int64_t>(std::ceil(1.1 * total / seen * static_cast<double>(steps)));
-    curve = winner_losses(jobs, winner, options, steps);
-  }
-  e.runs.reference = per_samples(reference, bin, bins);
-  e.runs.winner = per_samples(curve, bin, bins);
-  for (int seed = 1; seed <= options.seeds; ++seed)
-    e.runs.reference_seeds.push_back(per_samples(
-        reference_losses(jobs, options, options.curve_steps, fmt::format("seed={}", 1000 + seed)), bin, bins));
-  e.steps = options.curve_steps;
-  e.samples = static_cast<int64_t>(total);
-  e.name = fmt::format("loss at {} samples", e.samples);
-  e.source = fmt::format("{} other seeds of the reference", options.seeds);
-  return e;
-}
-
-measure::Certificate judged(const Evidence& evidence, Effect effect, bool consent) {
-  const CertificateJudgement judgement = judge_certificate(evidence.runs);
+  const CertificateJudgement judgement = judge_step_by_step(runs);
   measure::Certificate certificate;
   certificate.kind = judgement.kind;
   certificate.reason = judgement.sentence;
-  if (certificate.kind == measure::CertificateKind::TrainsDifferently && !consent) {
-    certificate.kind = measure::CertificateKind::Different;
-    certificate.reason += " Nobody allowed that (--allow optimisation).";
-  }
-  certificate.consent = consent;
-  certificate.effects = {config::effect_name(effect)};
-  certificate.steps = evidence.steps;
-  certificate.samples = evidence.samples;
-  certificate.reference_losses = evidence.runs.reference;
-  certificate.candidate_losses = evidence.runs.winner;
-  certificate.seed_spread = judgement.seed_spread;
+  certificate.steps = options.steps;
+  for (const double samples : reference.samples) certificate.samples += static_cast<int64_t>(samples);
+  certificate.reference_losses = runs.reference;
+  certificate.candidate_losses = runs.winner;
   if (judgement.first_outside > 0) certificate.first_different_step = judgement.first_outside;
   certificate.checks = {
-      {evidence.name, judgement.largest_difference, judgement.tolerance, evidence.source, certificate.accepted()}};
+      {fmt::format("loss of steps 1..{}", options.steps), judgement.largest_difference, judgement.tolerance,
+       fmt::format("the reference with {} instead of {} threads, and with every weight's last bit moved", other,
+                   threads),
+       certificate.accepted()}};
+  return certificate;
+}
+
+// Whether an epoch of both holds the same samples, as a check; a change that takes some away is rejected by it alone.
+measure::CertificateCheck same_epoch(const JobSource& jobs, const Setting& winner) {
+  const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine);
+  const bool same = same_samples(jobs, *job->build_task(), {}, winner);
+  return {"samples of an epoch", same ? 0.0 : 1.0, 0, "the plans", same};
+}
+
+measure::Certificate by_pairs(const JobSource& jobs, const Setting& winner, Effect effect,
+                              const EvidenceOptions& options) {
+  measure::Certificate certificate;
+  const measure::CertificateCheck epoch = same_epoch(jobs, winner);
+  if (!epoch.passed) {
+    certificate.reason = "An epoch does not hold the same samples.";
+    certificate.checks = {epoch};
+    return certificate;
+  }
+  if (options.runs == nullptr) {
+    certificate.kind = measure::CertificateKind::NotShown;
+    certificate.reason = "Not shown: the budget has no time for pairs of runs.";
+    certificate.checks = {epoch};
+    return certificate;
+  }
+  const bool optimisation = effect >= Effect::Optimisation;
+  if (optimisation && !options.consent) {
+    certificate.reason = "It changes the optimisation, and nobody allowed that (--allow optimisation).";
+    certificate.checks = {epoch};
+    return certificate;
+  }
+  PairedOptions paired = options.paired;
+  paired.changes_optimisation = optimisation;
+  paired.design.must_be_alike = !optimisation;
+  certificate = judge_by_pairs(*options.runs, winner, paired);
+  certificate.checks.push_back(epoch);
   return certificate;
 }
 
@@ -196,16 +153,16 @@ Proof certify(const JobSource& jobs, const std::vector<Candidate>& members, cons
     if (step_by_step) exact = combine(exact, member.values);
     any_exact = any_exact || step_by_step;
     all_exact = all_exact && step_by_step;
-    effect = std::max(effect, step_by_step ? member.effect : std::max(member.effect, Effect::Order));
+    effect = std::max(effect, member.effect);
   }
   Proof proof;
   if (all_exact) {
-    proof.certificate = judged(step_by_step(jobs, winner, options), effect, options.consent);
+    proof.certificate = step_by_step(jobs, winner, options);
     proof.failed_step_by_step = !proof.certificate.accepted();
   } else {
     std::vector<measure::CertificateCheck> before;
     if (any_exact) {
-      const measure::Certificate first = judged(step_by_step(jobs, exact, options), Effect::Numerics, options.consent);
+      const measure::Certificate first = step_by_step(jobs, exact, options);
       before = first.checks;
       if (!first.accepted()) {
         proof = {first, true};
@@ -214,17 +171,12 @@ Proof certify(const JobSource& jobs, const std::vector<Candidate>& members, cons
         return proof;
       }
     }
-    Evidence evidence = by_the_curve(jobs, winner, effect, options);
-    const bool order = effect == Effect::Order;
-    if (order) {
-      const auto job = train::Job::read(jobs.registry, jobs.with({}), jobs.machine);
-      evidence.runs.same_samples_per_epoch = same_samples(jobs, *job->build_task(), {}, winner);
-    }
-    proof.certificate = judged(evidence, effect, options.consent);
-    const bool same = evidence.runs.same_samples_per_epoch;
-    if (order) proof.certificate.checks.push_back({"samples of an epoch", same ? 0.0 : 1.0, 0, "the plans", same});
+    proof.certificate = by_pairs(jobs, winner, effect, options);
     proof.certificate.checks.insert(proof.certificate.checks.end(), before.begin(), before.end());
   }
+  proof.certificate.consent = options.consent;
+  proof.certificate.accept_not_shown = options.accept_not_shown;
+  proof.certificate.effects = {config::effect_name(effect)};
   const auto hash = [&](const Setting& setting) {
     return train::Job::read(jobs.registry, jobs.with(setting), jobs.machine)->config_hash();
   };

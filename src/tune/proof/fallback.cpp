@@ -16,7 +16,7 @@ bool same_members(std::vector<size_t> a, std::vector<size_t> b) {
 
 }  // namespace
 
-std::vector<size_t> next_best(std::span<const Entry> entries, std::span<const Rejection> rejected, bool last) {
+std::vector<size_t> next_best(std::span<const Contender> entries, std::span<const Rejection> rejected, bool last) {
   const Rejection& now = rejected.back();
   const auto is_batch = [&](size_t i) { return entries[i].candidate.group == "batch"; };
   const bool has_batch = std::any_of(now.members.begin(), now.members.end(), is_batch);
@@ -41,10 +41,8 @@ std::vector<size_t> next_best(std::span<const Entry> entries, std::span<const Re
   });
   std::optional<size_t> other;
   for (size_t i = 0; i < entries.size() && rounds < 2; ++i) {
-    const Entry& entry = entries[i];
-    if (!of_group(i) || i == *worst || entry.state != EntryState::Better || !entry.alone || entry.candidate.ledger_only)
-      continue;
-    if (!other || entry.alone->ratio > entries[*other].alone->ratio) other = i;
+    if (!of_group(i) || i == *worst || !entries[i].better || entries[i].candidate.ledger_only) continue;
+    if (!other || *entries[i].better > *entries[*other].better) other = i;
   }
   if (other) {
     std::vector<size_t> replaced = rest;

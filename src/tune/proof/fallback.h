@@ -1,26 +1,33 @@
 // A winner that was rejected makes room for the next best. Pure.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "tune/search/search.h"
+#include "tune/setting.h"
 
 namespace redline::tune {
+
+// A switch as it stands after the search.
+struct Contender {
+  Candidate candidate;
+  std::optional<double> better;  // how many times faster it is alone, where it was found to be; may replace another
+};
 
 struct Rejection {
   enum class Reason {
     StepByStep,  // a switch that should have changed nothing but rounding changed more
-    Curve,       // one that may change more changed too much
+    Pairs,       // one that may change more was not shown to be no worse, or takes longer to the loss
     DoesNotRun,  // out of memory, or another error: larger pieces are the first to blame
   };
-  std::vector<size_t> members;  // entries of the winner that was rejected
-  Reason reason = Reason::Curve;
+  std::vector<size_t> members;  // contenders of the winner that was rejected
+  Reason reason = Reason::Pairs;
 };
 
 // The members to prove next; empty when nothing is left. Of those that can be to blame the one with the strongest
 // effect goes: another value of its group takes its place once, after that none does. With `last` (no time for another
 // round) all that can be to blame go.
-std::vector<size_t> next_best(std::span<const Entry> entries, std::span<const Rejection> rejected, bool last);
+std::vector<size_t> next_best(std::span<const Contender> entries, std::span<const Rejection> rejected, bool last);
 
 }  // namespace redline::tune

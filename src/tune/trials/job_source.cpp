@@ -19,9 +19,6 @@ config::RequestSource JobSource::with(const Setting& setting) const {
   return changed;
 }
 
-namespace {
-
-// Whole numbers of rows that count steps or batches; a share of an epoch needs no scaling.
 std::vector<JobView::Counted> counted_options(const train::Job& job) {
   using config::Counts;
   const bool poly = job.optim().sched && train::counts_micro_iterations(*job.optim().sched);
@@ -38,8 +35,6 @@ std::vector<JobView::Counted> counted_options(const train::Job& job) {
   }
   return counted;
 }
-
-}  // namespace
 
 JobView view_job(const train::Job& job, task::Task& task) {
   JobView view;

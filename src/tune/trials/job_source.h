@@ -26,6 +26,9 @@ struct JobSource {
   config::RequestSource with(const Setting& setting) const;
 };
 
+// Whole numbers of rows that count steps or batches; a share of an epoch needs no scaling.
+std::vector<JobView::Counted> counted_options(const train::Job& job);
+
 JobView view_job(const train::Job& job, task::Task& task);
 
 // Padding and cuts of the first steps of a setting's plan; nothing is read. nullopt when the setting is refused.

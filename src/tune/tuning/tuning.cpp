@@ -27,17 +27,21 @@ void Tuning::read_job() {
   job_ = train::Job::read(jobs_.registry, jobs_.source, jobs_.machine);
   task_ = train::build_within_limit(*job_);
   view_ = view_job(*job_, *task_);
-  print_ = fingerprint(*job_, *task_, request_text(request_.allow, request_.memory_bytes, kept()), request_.versions);
+  std::string terms = request_.margin == 0.05 ? "" : fmt::format(" margin={}", request_.margin);
+  if (request_.accept_not_shown) terms += " accept not-shown";
+  if (request_.target) terms += fmt::format(" target={}", *request_.target);
+  print_ =
+      fingerprint(*job_, *task_, request_text(request_.allow, request_.memory_bytes, kept(), terms), request_.versions);
   card_path_ = request_.card_file.empty() ? card_path(*job_, print_) : request_.card_file;
 }
 
 TuneResult Tuning::tune() {
   search();
   find_largest_batch();
-  prove();
-  confirm();
+  prove_and_confirm();
   stop_if_asked();
   measure::Ledger ledger = ledger_of(*search_, job_->entry().guide_claims, members_);
+  answer(ledger);
   return finish(std::move(ledger), combine(jobs_.base, with_companions(view_, best_)), request_.budget_seconds,
                 request_.full_ledger);
 }

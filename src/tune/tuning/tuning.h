@@ -10,18 +10,23 @@
 
 #include "core/time.h"
 #include "tune/proof/evidence.h"
+#include "tune/proof/fallback.h"
 #include "tune/search/search.h"
 #include "tune/trials/trial_pool.h"
 #include "tune/tuner.h"
 
 namespace redline::tune {
 
-inline constexpr double kProofShare = 0.2;  // of the budget, for proving; more where a switch needs it
-inline constexpr int kExactProofRuns = 4;   // the winner, the reference and two roundings of it
+inline constexpr double kProofShare = 0.2;       // of the budget, for proving step by step
+inline constexpr double kMostProofShare = 0.45;  // for pairs of runs: a switch whose proof takes longer is not tried
+inline constexpr int kExactProofRuns = 4;        // the winner, the reference and two roundings of it
 inline constexpr const char* kKilled = "the process was killed during this trial";
 
 // "+12.3 % (+4.5 to +20.1)"
 std::string gain_text(const measure::RatioEstimate& estimate);
+
+// A budget as it is typed, rounded up to half a minute: "330s".
+std::string budget_text(double seconds);
 
 class Tuning {
  public:
@@ -36,6 +41,7 @@ class Tuning {
     return tune();
   }
 
+  std::vector<CertifyRow> certify_named(const CertifyRequest& what);
   std::vector<RaceRow> race(const std::vector<Setting>& settings, int blocks, double turn_seconds);
 
  private:
@@ -62,15 +68,27 @@ class Tuning {
   void search();
   std::vector<Candidate> candidates() const;
   double samples_factor(const Setting& setting) const;
-  double curve_proof_seconds(const Setting& setting) const;
+  // Pairs of runs, planned once for all candidates.
+  void plan_pairs();
+  double pair_run_seconds(int64_t steps) const;
+  double least_proof_seconds(const Setting& setting) const;
+  std::string pairs_refusal(const Setting& setting) const;
+  // What a sample is worth under a setting against the reference's, as the noise of its gradients predicts.
+  double efficiency(const Setting& setting) const;
+  std::optional<double> goodput(std::optional<double> seconds, const Setting& setting) const;
+  void say_what_is_missing(const std::vector<Candidate>& all);
+  void answer(measure::Ledger& ledger);
   double confirm_seconds() const;
   double largest_batch_seconds() const;
   EvidenceOptions proof_options(const std::vector<Candidate>& members) const;
-  void prove();
+  void prove_and_confirm();
+  bool prove();
+  bool takes_longer();
+  std::vector<Contender> contenders() const;
   void choose(std::vector<size_t> members);
   std::vector<Candidate> chosen() const;
   void find_largest_batch();
-  void confirm();
+  bool confirm();
   std::optional<measure::RatioEstimate> confirming_blocks(const Setting& best, double until, int most);
   bool answers_this_budget(const measure::TuneCard& card) const;
   TuneResult finish(measure::Ledger ledger, const Setting& values, double budget_seconds, bool full_ledger);
@@ -92,6 +110,10 @@ class Tuning {
   std::vector<size_t> members_;  // of the search's entries: what is proved and confirmed
   Setting best_;                 // their values
   ReferenceCurves curves_;
+  std::unique_ptr<HeldOutRuns> runs_;  // null: no time for pairs
+  int most_pairs_ = 0;
+  double build_seconds_ = 0.2;  // of a trial, before its first step
+  std::vector<Rejection> rejected_;
   std::optional<measure::Certificate> certificate_;
   int64_t peak_bytes_ = 0;
   std::optional<measure::LargestBatch> largest_;

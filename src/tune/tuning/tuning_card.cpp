@@ -80,6 +80,8 @@ TuneResult Tuning::recheck(measure::TuneCard card) {
     if (!values.empty()) say("The card's settings do not hold on this machine; the job is tuned anew.");
     confirmed_.reset();
     certificate_.reset();
+    rejected_.clear();
+    runs_.reset();  // its settings were whole; the search's get companions
     return tune();
   }
   notes_.push_back("Tuned on another machine, proved and confirmed on this one; its ledger is the other machine's.");
@@ -103,12 +105,13 @@ bool Tuning::holds_here(const measure::TuneCard& card, const Setting& values) {
     const QuietLog quiet;
     const TrialPool::Journal journal(card_path_.string() + ".running", values);
     if (const auto known = pool_->failure_of(values)) throw Error(ExitCode::Failure, *known);
+    plan_pairs();
     certificate_ = certify(jobs_, {all}, proof_options({all})).certificate;
     if (certificate_->accepted()) {
       peak_bytes_ = pool_->probe(values);
       best_ = values;
       confirmed_ = confirming_blocks(values, std::min(request_.budget_seconds, 30.0), 6);
-      holds = confirmed_ && confirmed_->interval.low > 1;
+      holds = confirmed_ && confirmed_->interval.low > 1 && !takes_longer();
     }
   } catch (const std::exception& error) {
     say(fmt::format("They fail here: {}", error.what()));
@@ -146,7 +149,7 @@ TuneResult Tuning::finish(measure::Ledger ledger, const Setting& values, double 
     same.kind = values.empty() ? measure::CertificateKind::Identical : measure::CertificateKind::WithinNoise;
     same.reason = values.empty() ? "Nothing was changed." : "The step is only cut into pieces that fit the memory.";
     if (!values.empty() && view_.batch_statistics) {
-      same.kind = measure::CertificateKind::TrainsDifferently;
+      same.kind = measure::CertificateKind::NotShown;
       same.reason =
           "The batch is smaller, as the memory limit asks; the reference does not fit, so nothing was compared.";
     }

@@ -2,9 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
-#include "tune/proof/fallback.h"
+#include "core/strings.h"
 #include "tune/tuning/tuning.h"
 
 namespace redline::tune {
@@ -14,11 +15,72 @@ namespace {
 constexpr double kConfirmShare = 0.15, kLargestBatchShare = 0.1;  // of the budget
 constexpr int kLeastConfirmingBlocks = 5, kMostConfirmingBlocks = 12;
 constexpr int kMostCertificates = 4;
+constexpr int kFewestPairs = 3, kUsualPairs = 8;
+constexpr int64_t kMostJudgedSteps = 400;
+constexpr double kLooks = 1.3;        // what looking at the held-out samples adds to a judged run
+constexpr double kLongestToLoss = 2;  // times the judged samples, where a loss is asked for
 
 }  // namespace
 
-double Tuning::curve_proof_seconds(const Setting& setting) const {
-  return curve_runs({}) * static_cast<double>(least_curve_steps(samples_factor(setting))) * seen_.bare_step_seconds();
+std::string budget_text(double seconds) { return fmt::format("{:.0f}s", std::ceil(seconds / 30) * 30); }
+
+double Tuning::pair_run_seconds(int64_t steps) const {
+  return kLooks * static_cast<double>(steps) * seen_.bare_step_seconds() + build_seconds_;
+}
+
+double Tuning::least_proof_seconds(const Setting& setting) const {
+  return 2 * kFewestPairs * pair_run_seconds(least_judged_steps(samples_factor(setting)));
+}
+
+// One length of run for all candidates, so that they share the reference's runs: as long as the usual number of pairs
+// allows. The first reference run comes before the search where batches may move: its gradients say what they are
+// worth.
+void Tuning::plan_pairs() {
+  const double seconds = kMostProofShare * request_.budget_seconds;
+  const double samples = samples_of_run(*job_, view_.steps_per_epoch, seen_.samples_per_step);
+  if (least_proof_seconds({}) > seconds) return;
+  const double step = kLooks * std::max(1e-5, seen_.bare_step_seconds());
+  const auto affordable = [&](int pairs) {
+    return static_cast<int64_t>((seconds / (2 * pairs) - build_seconds_) / step);
+  };
+  const int64_t larger = request_.allow.optimisation ? least_judged_steps(4) : kLeastJudgedSteps;
+  const int64_t steps =
+      std::clamp(affordable(kUsualPairs), std::min(larger, std::max(kLeastJudgedSteps, affordable(kFewestPairs))),
+                 kMostJudgedSteps);
+  const QuietLog quiet;
+  JudgedRun run = plan_judged_run(*job_, *task_, {seen_.samples_per_step, samples, steps});
+  most_pairs_ = measure::most_pairs_within(static_cast<int>(seconds / (2 * pair_run_seconds(run.steps))));
+  if (most_pairs_ == 0) return;
+  if (run.hold_out > 0) notes_.push_back(fmt::format("Certificates are judged on {}.", run.held_out_words));
+  runs_ = std::make_unique<HeldOutRuns>(jobs_, std::move(run));
+  if (!request_.allow.optimisation || view_.bounded_by_length) return;
+  say(fmt::format("[{:.0f} s] A first run of the reference, to {} samples, for the noise of its gradients ...", spent(),
+                  format_count(runs_->run().samples)));
+  runs_->reference(0);
+}
+
+// Why a setting that changes more than rounding could not be proved with this budget; empty when it can.
+std::string Tuning::pairs_refusal(const Setting& setting) const {
+  const double factor = samples_factor(setting);
+  const bool long_enough = runs_ && (runs_->run().share() >= 1 || least_judged_steps(factor) <= runs_->run().steps);
+  if (long_enough) return {};
+  const double seconds = least_proof_seconds(setting);
+  return fmt::format("its proof alone takes about {}, too long for a budget of {}: give --budget {}",
+                     format_seconds(seconds), format_seconds(request_.budget_seconds),
+                     budget_text(seconds / kMostProofShare));
+}
+
+double Tuning::efficiency(const Setting& setting) const {
+  const double factor = samples_factor(setting);
+  if (factor == 1.0 || !runs_) return 1;
+  return measure::noise_efficiency(runs_->noise(), seen_.samples_per_step, factor * seen_.samples_per_step);
+}
+
+// Seconds per sample of the reference's worth: what the search compares, so that fewer updates are no gain in
+// themselves.
+std::optional<double> Tuning::goodput(std::optional<double> seconds, const Setting& setting) const {
+  if (seconds) *seconds /= efficiency(setting);
+  return seconds;
 }
 
 double Tuning::confirm_seconds() const {
@@ -44,51 +106,103 @@ void Tuning::find_largest_batch() {
 EvidenceOptions Tuning::proof_options(const std::vector<Candidate>& members) const {
   EvidenceOptions options;
   options.consent = request_.allow.optimisation;
+  options.accept_not_shown = request_.accept_not_shown;
   const double seconds = kProofShare * request_.budget_seconds / 1.5;
   const double step = std::max(1e-4, seen_.bare_step_seconds());
   Setting winner;
   for (const Candidate& member : members) winner = combine(winner, member.values);
-  const auto paid = [&](double share, int runs) { return static_cast<int64_t>(share * seconds / runs / step); };
   const bool exact = std::all_of(members.begin(), members.end(), proved_step_by_step);
-  options.steps = std::clamp<int64_t>(paid(exact ? 1.0 : 0.2, kExactProofRuns), 4, 20);
-  options.curve_steps = std::clamp<int64_t>(paid(0.8, curve_runs(options)), least_curve_steps(samples_factor(winner)),
-                                            std::max<int64_t>(400, least_curve_steps(samples_factor(winner))));
+  options.steps =
+      std::clamp(static_cast<int64_t>((exact ? 1.0 : 0.2) * seconds / kExactProofRuns / step), int64_t{4}, int64_t{20});
+  options.runs = runs_.get();
+  options.paired.design.margin = request_.margin;
+  options.paired.design.most_pairs = std::max(kFewestPairs, most_pairs_);
+  options.paired.design.error_rate *= measure::error_share(static_cast<int>(rejected_.size()));
+  options.paired.target = request_.target;
+  options.paired.samples_factor = samples_factor(winner);
+  options.paired.longest = request_.target ? kLongestToLoss : 1;
+  options.paired.out_of_time = [this] { return spent() > request_.budget_seconds - confirm_seconds() / 2; };
   return options;
 }
 
-void Tuning::prove() {
-  pool_->drop_all();
-  std::vector<Rejection> rejected;
+std::vector<Contender> Tuning::contenders() const {
+  std::vector<Contender> all;
+  for (const Entry& entry : search_->entries()) {
+    Contender one{entry.candidate, std::nullopt};
+    if (entry.state == EntryState::Better && entry.alone) one.better = entry.alone->ratio;
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+// The best, or what is left of it after what could not be proved or does not pay made room; nothing in the end.
+void Tuning::prove_and_confirm() {
   for (int round = 0; round < kMostCertificates && !best_.empty(); ++round) {
-    EvidenceOptions options = proof_options(chosen());
-    options.known = &curves_;
-    say(fmt::format("[{:.0f} s] Does '{}' train like the reference? ...", spent(), setting_text(best_)));
-    Proof proof;
-    Rejection rejection{members_, Rejection::Reason::DoesNotRun};
-    try {
-      const QuietLog quiet;
-      const TrialPool::Journal journal(card_path_.string() + ".running", best_);
-      if (const auto known = pool_->failure_of(best_)) throw Error(ExitCode::Failure, *known);
-      proof = certify(jobs_, chosen(), options);
-      if (proof.certificate.accepted())
-        peak_bytes_ = pool_->probe(best_);
-      else
-        rejection.reason = proof.failed_step_by_step ? Rejection::Reason::StepByStep : Rejection::Reason::Curve;
-    } catch (const std::exception& error) {
-      proof.certificate = {};
-      proof.certificate.reason = fmt::format("It does not run: {}", error.what());
-    }
+    bool kept = prove();
     stop_if_asked();
-    say(fmt::format("Certificate: {}. {}", measure::certificate_kind_name(proof.certificate.kind),
-                    proof.certificate.reason));
-    certificate_ = proof.certificate;
-    if (certificate_->accepted()) return;
-    notes_.push_back(fmt::format("'{}' was rejected: {}", setting_text(best_), certificate_->reason));
-    rejected.push_back(std::move(rejection));
-    const bool last = round + 2 == kMostCertificates || spent() > request_.budget_seconds - confirm_seconds();
-    choose(next_best(search_->entries(), rejected, last));
+    if (kept) {
+      if (!confirm()) return choose({});
+      if (!takes_longer()) return;
+    }
+    const bool last = round + 2 >= kMostCertificates || spent() > request_.budget_seconds - confirm_seconds();
+    choose(next_best(contenders(), rejected_, last));
   }
   choose({});
+}
+
+bool Tuning::prove() {
+  pool_->drop_all();
+  EvidenceOptions options = proof_options(chosen());
+  options.known = &curves_;
+  say(fmt::format("[{:.0f} s] Does '{}' train like the reference? ...", spent(), setting_text(best_)));
+  Proof proof;
+  Rejection rejection{members_, Rejection::Reason::DoesNotRun};
+  bool kept = false;
+  try {
+    const QuietLog quiet;
+    const TrialPool::Journal journal(card_path_.string() + ".running", best_);
+    if (const auto known = pool_->failure_of(best_)) throw Error(ExitCode::Failure, *known);
+    proof = certify(jobs_, chosen(), options);
+    const auto& time = proof.certificate.time_to_loss;
+    // Asked for a loss, what counts is how soon it is reached; that is known with the speed.
+    kept = proof.certificate.accepted() || (request_.target && time && time->efficiency && time->reached);
+    if (kept)
+      peak_bytes_ = pool_->probe(best_);
+    else
+      rejection.reason = proof.failed_step_by_step ? Rejection::Reason::StepByStep : Rejection::Reason::Pairs;
+  } catch (const PreemptedError&) {
+    throw;
+  } catch (const std::exception& error) {
+    kept = false;
+    proof.certificate = {};
+    proof.certificate.reason = fmt::format("It does not run: {}", error.what());
+  }
+  stop_if_asked();
+  say(fmt::format("Certificate: {}. {}", measure::certificate_kind_name(proof.certificate.kind),
+                  proof.certificate.reason));
+  certificate_ = proof.certificate;
+  if (kept) return true;
+  notes_.push_back(fmt::format("'{}' is not kept: {}", setting_text(best_), certificate_->reason));
+  rejected_.push_back(std::move(rejection));
+  return false;
+}
+
+// A change of the optimisation is kept only where its time to the loss is shown to be shorter, measured as speed times
+// what a sample was worth in the pairs.
+bool Tuning::takes_longer() {
+  if (!certificate_ || !certificate_->time_to_loss || !confirmed_) return false;
+  set_speed(*certificate_, *confirmed_, request_.target.has_value());
+  const auto& ratio = certificate_->time_to_loss->ratio;
+  if (ratio && ratio->interval.low > 1 && certificate_->accepted()) return false;
+  const std::string found =
+      ratio ? fmt::format("its time to {} is {}", certificate_->time_to_loss->level, gain_text(*ratio))
+            : "its time to the reference's loss could not be measured";
+  notes_.push_back(
+      fmt::format("'{}' is not kept: {}; it would have to be shorter for sure.", setting_text(best_), found));
+  say(notes_.back());
+  rejected_.push_back({members_, Rejection::Reason::Pairs});
+  confirmed_.reset();
+  return true;
 }
 
 std::optional<measure::RatioEstimate> Tuning::confirming_blocks(const Setting& best, double until, int most) {
@@ -108,18 +222,17 @@ std::optional<measure::RatioEstimate> Tuning::confirming_blocks(const Setting& b
   return measure::compare_blocks(reference, mine);
 }
 
-void Tuning::confirm() {
-  if (best_.empty()) return;
+// False when fresh blocks do not show the gain.
+bool Tuning::confirm() {
   say(fmt::format("[{:.0f} s] Confirming '{}' with fresh blocks ...", spent(), setting_text(best_)));
   confirmed_ = confirming_blocks(best_, request_.budget_seconds, kMostConfirmingBlocks);
   stop_if_asked();
-  if (confirmed_) {
-    say(fmt::format("Against the reference: {}", gain_text(*confirmed_)));
-    if (confirmed_->interval.low > 1) return;
-    notes_.push_back(fmt::format("'{}' seemed faster in the search, but fresh blocks did not confirm it ({}).",
-                                 setting_text(best_), gain_text(*confirmed_)));
-  }
-  choose({});
+  if (!confirmed_) return false;
+  say(fmt::format("Against the reference: {}", gain_text(*confirmed_)));
+  if (confirmed_->interval.low > 1) return true;
+  notes_.push_back(fmt::format("'{}' seemed faster in the search, but fresh blocks did not confirm it ({}).",
+                               setting_text(best_), gain_text(*confirmed_)));
+  return false;
 }
 
 }  // namespace redline::tune

@@ -12,7 +12,6 @@ namespace redline::tune {
 namespace {
 
 constexpr double kLeastSearchShare = 0.3;   // of the budget
-constexpr double kMostProofShare = 0.35;    // of the budget: a switch whose proof takes longer is not tried
 constexpr double kCalibrationShare = 0.35;  // by then the predictions are made
 constexpr int kLeastCalibrationBlocks = 2, kMostCalibrationBlocks = 4;
 
@@ -74,11 +73,12 @@ std::vector<Candidate> Tuning::candidates() const {
   // What could not be proved within the budget is not worth a race.
   for (Candidate& c : all) {
     if (!c.not_tried.empty() || proved_step_by_step(c)) continue;
-    const double seconds = curve_proof_seconds(c.values);
-    if (seconds <= kMostProofShare * request_.budget_seconds) continue;
-    c.over_budget = true;
-    c.not_tried = fmt::format("its proof alone takes about {}, too long for a budget of {}", format_seconds(seconds),
-                              format_seconds(request_.budget_seconds));
+    c.not_tried = pairs_refusal(c.values);
+    c.over_budget = !c.not_tried.empty();
+    // Where a step holds other samples, what counts is speed times what they are worth.
+    const double worth = efficiency(c.values);
+    c.predicted_gain = (1 + c.predicted_gain) * worth - 1;
+    if (c.ceiling < 1e8) c.ceiling = (1 + c.ceiling) * worth - 1;
   }
   if (!jobs_.source.file) return all;
   for (const std::string& name : config::preset_names(*jobs_.source.file)) {
@@ -92,6 +92,7 @@ std::vector<Candidate> Tuning::candidates() const {
 }
 
 void Tuning::search() {
+  plan_pairs();
   calibrate();
   plans_.emplace(seen_, [&](const Setting& setting) {
     const QuietLog quiet;
@@ -101,9 +102,11 @@ void Tuning::search() {
   const double budget = request_.budget_seconds, step = seen_.bare_step_seconds();
   std::vector<Candidate> all = candidates();
   double proof = std::max(kProofShare * budget, kExactProofRuns * 4 * step);
-  for (const Candidate& c : all)
-    if (c.not_tried.empty() && !c.ledger_only && !proved_step_by_step(c))
-      proof = std::max(proof, curve_proof_seconds(c.values));
+  const bool pairs = std::any_of(all.begin(), all.end(), [](const Candidate& c) {
+    return c.not_tried.empty() && !c.ledger_only && c.predicted_gain > 0 && !proved_step_by_step(c);
+  });
+  if (pairs) proof = kMostProofShare * budget;
+  say_what_is_missing(all);
   const double largest = largest_batch_seconds();
   options.budget_seconds = std::max(kLeastSearchShare * budget, budget - proof - confirm_seconds() - largest);
   options.full_ledger = request_.full_ledger;
@@ -120,7 +123,7 @@ void Tuning::search() {
     const TrialPool::Block block = run_block(pairing->a, pairing->b, pairing->block);
     best_ = search_->best();
     stop_if_asked();
-    search_->report(block.a, block.b, block.failure);
+    search_->report(goodput(block.a, pairing->a), goodput(block.b, pairing->b), block.failure);
   }
   choose(search_->members());
   if (search_->out_of_budget()) {
