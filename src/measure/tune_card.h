@@ -13,7 +13,7 @@
 
 namespace redline::measure {
 
-inline constexpr int kTuneCardVersion = 1;
+inline constexpr int kTuneCardVersion = 2;
 
 struct TuneFingerprint {
   std::string model;     // task and model options

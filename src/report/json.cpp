@@ -75,6 +75,8 @@ json diagnosis_json(const doctor::Diagnosis& diagnosis) {
                                   {"value", leading->second},
                                   {"values", s.values},
                                   {"predicted_gain", s.predicted_gain},
+                                  {"predicted_interval",
+                                   {{"low", s.predicted_interval().low}, {"high", s.predicted_interval().high}}},
                                   {"changes", config::effect_name(s.effect)},
                                   {"reason", s.reason}});
   }

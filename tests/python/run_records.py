@@ -69,7 +69,7 @@ def _ratio(ratio, low, high):
 
 
 def _entry(field, old, new, ratio=None, predicted=None, verdict="faster", claim="", effect="nothing", in_best=False, reason=""):
-    return {"field": field, "from": old, "to": new, "effect": effect, "claim": claim, "predicted": predicted, "add_one_in": ratio, "leave_one_out": None,
+    return {"field": field, "from": old, "to": new, "effect": effect, "claim": claim, "predicted": predicted, "predicted_interval": None, "add_one_in": ratio, "leave_one_out": None, "measured": ratio,
             "interaction": None, "prediction_error_points": None, "verdict": verdict, "reason": reason, "in_best": in_best}
 
 
@@ -83,7 +83,7 @@ def make_card():
         _entry("trainer.precision", "32-true", "bf16-mixed", _ratio(0.41, 0.39, 0.44), 0.3, verdict="slower here", claim="+50-100 %", effect="numerics"),
         _entry("model.train_ds.pin_memory", "false", "true", verdict="not measurable here", claim="+5-10 %", reason="there is no GPU"),
     ]
-    ledger = {"format": "redline.ledger", "version": 1, "objective": "samples/s of the whole run", "best": _ratio(1.39, 1.33, 1.44),
+    ledger = {"format": "redline.ledger", "version": 2, "objective": "samples/s of the whole run", "best": _ratio(1.39, 1.33, 1.44),
               "baseline_samples_per_second": 124.0, "best_samples_per_second": 172.0, "tuning_seconds": 95.0, "bound_left": 1.02,
               "median_prediction_error_points": 3.0, "entries": entries}
     certificate = {"format": "redline.certificate", "version": 1, "kind": "within noise", "accepted": True,
@@ -91,7 +91,7 @@ def make_card():
                    "effects": ["order"], "seed": 1, "steps": 20, "samples": 160, "consent": False, "first_different_step": 1,
                    "seed_spread": {"low": 1.85, "high": 1.95}, "reference_losses": losses, "candidate_losses": [loss * 1.01 for loss in losses],
                    "checks": [{"name": "loss at 160 samples", "difference": 0.01, "tolerance": 0.03, "tolerance_source": "3 seeds", "passed": True}]}
-    return {"format": "redline.tune_card", "version": 1, "created": "2026-01-02T03:04:05Z",
+    return {"format": "redline.tune_card", "version": 2, "created": "2026-01-02T03:04:05Z",
             "fingerprint": {key: "x" for key in ("model", "data", "machine", "versions", "request")},
             "values": [{"field": "model.train_ds.num_buckets", "value": "8"}], "promised_ratio": {"low": 1.33, "high": 1.44},
             "peak_tensor_bytes": 1 << 27, "notes": ["A note."], "ledger": ledger, "certificate": certificate,
