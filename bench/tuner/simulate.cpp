@@ -80,8 +80,8 @@ std::vector<Candidate> candidates(const Job& job, const Prediction& predicted) {
   features.predicted_gain = 0, features.unpredicted = true;
 #ifndef REDLINE_OLD_SEARCH
   for (Candidate& c : all) {
-    if (c.shapes_plan) c.part = doctor::Part::Compute;
-    if (c.group == "workers" || c.group == "cache") c.part = doctor::Part::Loader;
+    if (c.shapes_plan) c.works_on = doctor::WorksOn::Compute;
+    if (c.group == "workers" || c.group == "cache") c.works_on = doctor::WorksOn::Loader;
   }
 #endif
   return all;

@@ -25,7 +25,7 @@ double usual_deviation(double predicted_log);
 inline constexpr double kUnforeseen = 0.05;  // the same of what no rule foresees
 
 // What a switch works on: two that work on the same may help or spoil each other.
-enum class Part { Compute, Loader, Other };
+enum class WorksOn { Compute, Loader, Other };
 
 // One switch to try: values that move together (workers x threads, micro-batch x accumulation) are one candidate.
 struct Candidate {
@@ -46,7 +46,7 @@ struct Candidate {
   // What the user must allow before it is tried: rounding needs no word, another precision, order or training does.
   config::Effect consent = config::Effect::Nothing;
   std::string reason{};  // what its prediction rests on, for a person
-  Part part = Part::Other;
+  WorksOn works_on = WorksOn::Other;
   // Standard deviation of the prediction on the log scale; 0: usual_deviation. What was observed, where it was.
   double deviation = 0;
   double predicted_log() const;    // of the gain, no further down than a tenth of the speed

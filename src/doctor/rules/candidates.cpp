@@ -84,9 +84,9 @@ class Rules {
       c.late = c.late || c.predicted_gain < -0.2;
       c.shapes_plan = c.group == "batch" || c.group == "buckets" || c.group == "padding" ||
                       (c.group == "precision" && plans_.knows_precision(c.to));
-      if (c.shapes_plan || c.group == "precision") c.part = Part::Compute;
+      if (c.shapes_plan || c.group == "precision") c.works_on = WorksOn::Compute;
       if (c.group == "workers" || c.group == "prefetch" || c.group == "cache" || c.group == "decode")
-        c.part = Part::Loader;
+        c.works_on = WorksOn::Loader;
       if (c.shapes_plan) c.deviation = plans_.deviation(c.values);
     }
     return std::move(out_);

@@ -15,7 +15,7 @@ struct Stretch {
   std::vector<double> weights;  // below one for a block that surprised; three blocks know themselves which is off
 };
 
-inline constexpr double kSlowStays = 0.9;  // of the slow part, from one block to the next
+inline constexpr double kSlowStays = 0.8;  // of the slow part, from one block to the next
 
 struct BlockNoise {
   double variance = 0.05 * 0.05;  // of a block's log ratio

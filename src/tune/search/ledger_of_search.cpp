@@ -15,7 +15,6 @@ using measure::LedgerVerdict;
 namespace {
 
 constexpr double kError = 0.05;  // that any row claims what is not there
-constexpr int kLeastBlocks = 3;  // of a claim
 
 using Claims = std::span<const task::GuideClaim>;
 
@@ -74,7 +73,7 @@ class Rows {
 
  private:
   bool shown(const Entry& entry, const SwitchEstimate& e, bool faster) const {
-    return entry.blocks >= kLeastBlocks && e.blocks && e.chance <= shown_ && (e.blocks->ratio > 1) == faster &&
+    return entry.blocks >= kBlocksOfAClaim && e.blocks && e.chance <= shown_ && (e.blocks->ratio > 1) == faster &&
            (faster ? e.now.interval.low > 1 : e.now.interval.high < 1);
   }
 

@@ -12,9 +12,11 @@ namespace redline::tune {
 namespace {
 constexpr double kOneSided = 1.645;        // 95 %
 constexpr double kLedgerWeight = 0.03;     // of a row's narrower deviation, beside a gain of the choice
+constexpr double kUnseen = 0.01;           // a prediction in twenty is off by far: of seeing a part of the best at all
 constexpr double kWorthABlock = 0.0003;     // less than this is not worth a block
 constexpr int kLookAhead[] = {1, 2, 4, 8, 16};  // blocks of one pairing whose worth is weighed
 constexpr size_t kAlive = 3;               // settings that the pool keeps warm
+constexpr double kShown = 0.002;           // chance that nothing looks like this: a row is known
 constexpr double kLateGain = -0.1;         // of what is on because it is faster, as a rule
 
 // Switches are added and taken out one by one, which needs each option to belong to one of them.
@@ -67,7 +69,7 @@ Search::Search(std::vector<Candidate> candidates, SearchOptions options) : optio
     }
     const std::string group = c.group.empty() || c.ledger_only ? "only " + c.name : c.group;
     group_of_.push_back(groups.try_emplace(group, groups.size()).first->second);
-    switches.push_back({group_of_.back(), c.predicted_log(), c.prediction_error(), c.part});
+    switches.push_back({group_of_.back(), c.predicted_log(), c.prediction_error(), c.works_on});
     entries_.push_back(std::move(entry));
   }
   groups_ = groups.size();
@@ -111,6 +113,7 @@ double Search::value(const Combination& combination) {
 }
 
 bool Search::runs(const Combination& combination) const {
+  if (ran_combinations_.count(combination) != 0) return true;
   return std::none_of(failed_.begin(), failed_.end(), [&](const Combination& f) { return contains(combination, f); });
 }
 
@@ -190,11 +193,10 @@ SwitchEstimate Search::estimate(const SpeedModel::View& view, int blocks) const 
   return out;
 }
 
-// Nobody can say yet whether it gains, loses or does nothing.
-bool Search::undecided(const Belief& belief) const {
-  const double half = 1.96 * belief.deviation, same = std::log1p(options_.least_gain);
-  const bool nothing = std::abs(belief.mean) + half < same;
-  return !nothing && std::abs(belief.mean) < half;
+// The blocks do not say yet whether it gains, loses or does nothing.
+bool Search::open(const Entry& entry, const SwitchEstimate& estimate) const {
+  if (entry.blocks < kBlocksOfAClaim) return true;
+  return estimate.chance > kShown && measure::judge(estimate.now) != measure::Verdict::NoEffect;
 }
 
 std::vector<Search::Option> Search::options() const {
@@ -240,24 +242,35 @@ std::vector<SpeedModel::View> Search::alternatives() const {
   return views;
 }
 
-// How much narrower the rows that are undecided would get.
+// How much narrower the rows that are open would get: of the parts of the best and of what may gain, or of all.
 double Search::ledger_gain(const SpeedModel::View& option, double scale) const {
   double sum = 0;
   for (size_t i = 0; i < rows_.size(); ++i) {
     const Entry& entry = entries_[i];
     if (entry.state == EntryState::Pruned || entry.state == EntryState::Failed) continue;
     const bool member = best_combination_[group_of_[i]] == static_cast<int>(i);
-    for (const SpeedModel::View* const view : {&rows_[i].alone, &rows_[i].in_best}) {
-      // What cannot gain is only worth a look in a full ledger; what a switch does on top of the best only if it is in.
-      const Belief& now = view->now;
-      if (view == &rows_[i].in_best && !member) continue;
+    const auto add = [&](const SpeedModel::View& view, const SwitchEstimate& estimate) {
+      const Belief& now = view.now;
       const bool gains = member || now.mean + kOneSided * now.deviation > std::log1p(options_.least_gain);
-      if (!(options_.full_ledger ? entry.blocks == 0 || undecided(now) : gains && undecided(now))) continue;
-      const double slope = model_->covariance(*view, option) * scale;
+      if (!open(entry, estimate) || !(gains || options_.full_ledger)) return;
+      const double slope = model_->covariance(view, option) * scale;
       sum += now.deviation - std::sqrt(std::max(0.0, now.deviation * now.deviation - slope * slope));
-    }
+    };
+    add(rows_[i].alone, entry.against_reference);
+    if (member) add(rows_[i].in_best, entry.in_best);
   }
   return sum;
+}
+
+// Parts of the best that no block has seen and this one would.
+int Search::unseen(const Contrast& contrast) const {
+  int count = 0;
+  for (size_t g = 0; g < groups_; ++g) {
+    const int value = best_combination_[g];
+    if (value == kNoValue || entries_[static_cast<size_t>(value)].blocks > 0) continue;
+    count += (contrast.a[g] == value) != (contrast.b[g] == value);
+  }
+  return count;
 }
 
 double Search::seconds_of(const Contrast& contrast, int blocks) const {
@@ -302,7 +315,8 @@ std::optional<Pairing> Search::next(double spent_seconds) {
           1 / std::sqrt(view.now.deviation * view.now.deviation + model_->noise_of(option.contrast, blocks));
       std::vector<Prospect> moved = prospects;
       for (Prospect& prospect : moved) prospect.slope *= scale;
-      const double gain = expected_gain(std::move(moved)) + kLedgerWeight * ledger_gain(view, scale);
+      const double gain =
+          expected_gain(std::move(moved)) + kLedgerWeight * ledger_gain(view, scale) + kUnseen * unseen(option.contrast);
       const double rate = gain / seconds_of(option.contrast, blocks);
       if (gain < kWorthABlock * (options_.full_ledger ? 0.1 : 1) || rate <= most) continue;
       most = rate;
@@ -326,6 +340,7 @@ void Search::report(std::optional<double> a_seconds, std::optional<double> b_sec
   REDLINE_CHECK(asked_.has_value(), "a result belongs to a trial that was asked for");
   const Contrast& contrast = asked_->contrast;
   if (a_seconds && b_seconds) {
+    ran_combinations_.insert({contrast.a, contrast.b});
     for (size_t g = 0; g < groups_; ++g) {
       for (const int value : {contrast.a[g], contrast.b[g]}) {
         if (value == kNoValue) continue;
@@ -351,9 +366,13 @@ void Search::report(std::optional<double> a_seconds, std::optional<double> b_sec
     if (culprit[g] == kNoValue && other[g] != kNoValue)
       entries_[static_cast<size_t>(other[g])].note = "the rest of the best does not run without it: " + failure;
   for (const size_t i : apart) {
-    entries_[i].note = members.size() > 1 ? "with the best it fails: " + failure : failure;
-    if (members.size() == 1) entries_[i].state = EntryState::Failed;
-    if (members.size() > 1 && ran_.count(i) == 0) suspects_.insert(i);
+    const bool ran = ran_.count(i) != 0;
+    entries_[i].note = (members.size() > 1 ? "with the best it fails: " : ran ? "alone it fails: " : "") + failure;
+    if (ran) continue;
+    if (members.size() == 1)
+      entries_[i].state = EntryState::Failed;
+    else
+      suspects_.insert(i);
   }
   update();
 }

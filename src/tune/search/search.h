@@ -48,6 +48,8 @@ struct SwitchEstimate {
   double chance = 1;                            // that blocks without any effect would have looked like this at any time
 };
 
+inline constexpr int kBlocksOfAClaim = 3;  // fewer show nothing: one may have been held up
+
 struct Entry {
   Candidate candidate;
   EntryState state = EntryState::Untried;
@@ -108,7 +110,8 @@ class Search {
   std::vector<Option> options() const;
   std::vector<SpeedModel::View> alternatives() const;
   double ledger_gain(const SpeedModel::View& option, double scale) const;
-  bool undecided(const Belief& belief) const;
+  bool open(const Entry& entry, const SwitchEstimate& estimate) const;
+  int unseen(const Contrast& contrast) const;
   double seconds_of(const Contrast& contrast, int blocks) const;
   void see_seconds(double spent_seconds);
 
@@ -117,7 +120,8 @@ class Search {
   std::vector<size_t> group_of_;
   size_t groups_ = 0;
   std::optional<SpeedModel> model_;
-  std::set<Combination> failed_;  // nor is anything tried that contains one of them
+  std::set<Combination> failed_;  // nor is anything tried that contains one of them, but for what ran
+  std::set<Combination> ran_combinations_;
   std::set<size_t> ran_, suspects_;  // switches that have run; those that failed in company and must first run alone
   Combination best_combination_;
   Setting best_;

@@ -40,12 +40,12 @@ double SpeedModel::kernel(const Combination& a, const Combination& b) const {
     const double same = shares(g);
     if (same == 0) continue;
     sum += effects(a[g], b[g]);
-    const doctor::Part part = switches_[static_cast<size_t>(a[g])].part;
+    const doctor::WorksOn part = switches_[static_cast<size_t>(a[g])].part;
     for (size_t h = g + 1; h < a.size(); ++h) {
       const double both = same * shares(h);
       if (both == 0) continue;
-      const doctor::Part other = switches_[static_cast<size_t>(a[h])].part;
-      const double deviation = part == other && other != doctor::Part::Other ? kWithin : kBetween;
+      const doctor::WorksOn other = switches_[static_cast<size_t>(a[h])].part;
+      const double deviation = part == other && other != doctor::WorksOn::Other ? kWithin : kBetween;
       sum += both * deviation * deviation;
     }
   }
@@ -63,10 +63,17 @@ SpeedModel::Way SpeedModel::way_of(const Contrast& contrast) {
 
 void SpeedModel::add(const Contrast& either_way, double log_ratio) {
   const auto [contrast, sign] = way_of(either_way);
-  // What nobody would have believed is believed when it comes again.
+  // What nobody would have believed is believed when it comes again, and shows that the predictions of what differs here
+  // were known less well than they said.
   const View before = view(contrast);
   const double usual = kSurprise * std::hypot(before.now.deviation, std::sqrt(noise_.variance));
   const double off = std::abs(sign * log_ratio - before.now.mean);
+  for (size_t g = 0; g < contrast.a.size() && off > usual; ++g)
+    for (const int value : {contrast.a[g], contrast.b[g]})
+      if (contrast.a[g] != contrast.b[g] && value != kNoValue) {
+        double& deviation = switches_[static_cast<size_t>(value)].deviation;
+        deviation = std::max(deviation, off / 2);
+      }
   const auto [place, added] = places_.try_emplace(contrast, pairs_.size());
   if (added) pairs_.push_back({contrast, {}, predicted_(contrast.b) - predicted_(contrast.a)});
   std::vector<Stretch>& stretches = pairs_[place->second].stretches;

@@ -22,7 +22,7 @@ inline constexpr int kNoValue = -1;
 struct ModelSwitch {
   size_t group = 0;
   double gain = 0, deviation = 0.02;  // predicted, log scale
-  doctor::Part part = doctor::Part::Other;
+  doctor::WorksOn part = doctor::WorksOn::Other;
 };
 
 struct Contrast {
