@@ -72,12 +72,13 @@ std::vector<Candidate> candidates(const Job& job, const Prediction& predicted) {
   add("precision", {{"bf16", "1"}}, Effect::Numerics).shapes_plan = true;
   for (const char* workers : {"1", "2"}) add("workers", {{"workers", workers}}, Effect::Nothing);
   for (const char* workers : {"0", "1", "2"})
-    add("workers", {{"workers", workers}, {"threads", "1"}}, Effect::Numerics).late = true;
+    add("workers", {{"workers", workers}, {"threads", "1"}}, Effect::Numerics);
   add("cache", {{"cache", "1"}}, Effect::Nothing);
   Candidate& fused = add("fused", {{"fused", "0"}}, Effect::Numerics);
   fused.predicted_gain = 0, fused.unpredicted = fused.late = true;
   Candidate& features = add("features", {{"features", "1"}}, Effect::Nothing);
   features.predicted_gain = 0, features.unpredicted = true;
+  for (Candidate& c : all) c.late = c.late || c.predicted_gain < -0.2;  // as the doctor's rules do
 #ifndef REDLINE_OLD_SEARCH
   for (Candidate& c : all) {
     if (c.shapes_plan) c.works_on = doctor::WorksOn::Compute;
@@ -149,21 +150,24 @@ int main(int argc, char** argv) {
   if (argc < 3) return fmt::print("simulate GRID SEARCHES\n"), 2;
   const Job job(argv[1]);
   const int searches = std::stoi(argv[2]);
-  for (const Machine& machine : {Machine{"quiet", 0.02, 0.02, 0.6}, Machine{"shared", 0.04, 0.08, 0.9}, Machine{"busy", 0.07, 0.15, 0.9}})
+  for (const Machine& machine :
+       {Machine{"quiet", 0.02, 0.02, 0.6}, Machine{"shared", 0.04, 0.08, 0.9}, Machine{"busy", 0.07, 0.15, 0.9}})
     for (const double budget : {40.0, 120.0, 600.0}) {
       std::vector<double> lost;
       double blocks = 0, spent = 0;
       for (int i = 0; i < searches; ++i) {
         // A third to a half of the budget is the search's; the rest observes, proves and confirms.
-        const Outcome one = simulate(job, machine, 0.4 * budget, std::max(0.6, 4 * budget / 600), 0.8,
-                                     static_cast<uint64_t>(i));
+        const Outcome one =
+            simulate(job, machine, 0.4 * budget, std::max(0.6, 4 * budget / 600), 0.8, static_cast<uint64_t>(i));
         lost.push_back(100 * one.lost);
         blocks += one.blocks / searches, spent += one.spent / searches;
       }
-      fmt::print("{{\"machine\": \"{}\", \"budget\": {}, \"mean\": {:.2f}, \"median\": {:.2f}, \"worst_tenth\": {:.2f}, \"blocks\": {:.0f}, "
-                 "\"spent\": {:.0f}, \"best\": {:.3f}}}\n",
-                 machine.name, budget, measure::mean(lost), measure::median(lost), measure::quantile(lost, 0.9), blocks, spent,
-                 std::exp(job.best()));
+      fmt::print(
+          "{{\"machine\": \"{}\", \"budget\": {}, \"mean\": {:.2f}, \"median\": {:.2f}, \"worst_tenth\": {:.2f}, "
+          "\"blocks\": {:.0f}, "
+          "\"spent\": {:.0f}, \"best\": {:.3f}}}\n",
+          machine.name, budget, measure::mean(lost), measure::median(lost), measure::quantile(lost, 0.9), blocks, spent,
+          std::exp(job.best()));
     }
   return 0;
 }

@@ -9,6 +9,7 @@ namespace redline::app {
 struct TuneArguments {
   std::string budget = "180s", allow, memory, card;
   bool fresh = false, full = false;
+  int same = 0;
 };
 
 // Throws ConfigError when a time, a size or a word of --allow cannot be read.

@@ -19,8 +19,8 @@ std::vector<std::string> setting_overrides(const Setting& setting);  // "a=1", "
 Setting combine(const Setting& base, const Setting& extra);
 Setting without(const Setting& base, const Setting& removed);
 
-// How far predictions are off where nothing was observed that says it (standard deviation, log scale): what is predicted
-// to change much is missed by more. A prior, from the ledgers in bench/results.
+// How far predictions are off where nothing was observed that says it (standard deviation, log scale): what is
+// predicted to change much is missed by more. A prior, from the ledgers in bench/results.
 double usual_deviation(double predicted_log);
 inline constexpr double kUnforeseen = 0.05;  // the same of what no rule foresees
 
@@ -49,8 +49,8 @@ struct Candidate {
   WorksOn works_on = WorksOn::Other;
   // Standard deviation of the prediction on the log scale; 0: usual_deviation. What was observed, where it was.
   double deviation = 0;
-  double predicted_log() const;    // of the gain, no further down than a tenth of the speed
-  double prediction_error() const; // deviation, or the usual one
+  double predicted_log() const;                  // of the gain, no further down than a tenth of the speed
+  double prediction_error() const;               // deviation, or the usual one
   measure::Interval predicted_interval() const;  // of the gain, 95 %, below the ceiling
 };
 

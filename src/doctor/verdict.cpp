@@ -109,15 +109,15 @@ LimitScore score_oversubscription(const JobView& job, const Observation& seen, c
   // More workers than cores wait for each other; of what they take, a step may win back what it pays for none of them.
   double gain = 0;
   if (job.workers > machine.allowed_cpus && seen.step_seconds > 0)
-    gain = removal_gain(std::min(0.5, paid_by_step(machine.allowed_cpus).mean * loader / machine.allowed_cpus /
-                                          seen.step_seconds));
+    gain = removal_gain(
+        std::min(0.5, paid_by_step(machine.allowed_cpus).mean * loader / machine.allowed_cpus / seen.step_seconds));
   return {Limit::Oversubscribed, gain, "workers",
           fmt::format("{} threads want {} cores; step times spread by {:.0f} %", wanted, machine.allowed_cpus,
                       100 * seen.step_spread)};
 }
 
-// What cannot be had for lack of memory is what a larger batch would gain; a run on the edge of its memory is limited by
-// it even where that is little.
+// What cannot be had for lack of memory is what a larger batch would gain; a run on the edge of its memory is limited
+// by it even where that is little.
 LimitScore score_memory(const Observation& seen, const MachineFacts& machine) {
   constexpr double kFull = 0.92;
   const auto limit = static_cast<double>(machine.memory_limit_bytes);
@@ -153,9 +153,8 @@ Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceil
     diagnosis.sentence = "The run has no finished steps, so there is nothing to judge; run it for at least 20 steps.";
     return diagnosis;
   }
-  diagnosis.scores = {score_data(job, seen, all),    score_cadence(seen),
-                      score_padding(seen),           score_memory(seen, machine),
-                      score_batch(seen),             score_oversubscription(job, seen, machine)};
+  diagnosis.scores = {score_data(job, seen, all),  score_cadence(seen), score_padding(seen),
+                      score_memory(seen, machine), score_batch(seen),   score_oversubscription(job, seen, machine)};
   std::stable_sort(diagnosis.scores.begin(), diagnosis.scores.end(),
                    [](const LimitScore& a, const LimitScore& b) { return a.gain > b.gain; });
   const LimitScore& first = diagnosis.scores[0];

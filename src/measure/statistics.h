@@ -34,8 +34,8 @@ Interval bootstrap(std::span<const double> values, const Statistic& statistic, d
                    uint64_t seed = 1);
 Interval bootstrap_median(std::span<const double> values, double confidence = 0.95, uint64_t seed = 1);
 
-// How a block resembles the one before it, and how many blocks that is known from. Few blocks cannot tell it, so what is
-// known from others counts as well; the default is what a shared machine usually shows (bench/results, tuner_drift).
+// How a block resembles the one before it, and how many blocks that is known from. Few blocks cannot tell it, so what
+// is known from others counts as well; the default is what a shared machine usually shows (bench/results, tuner_drift).
 struct BlockCorrelation {
   double lag_one = 0.4, blocks = 8;
 };

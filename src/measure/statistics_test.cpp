@@ -76,8 +76,8 @@ TEST(Statistics, Verdicts) {
     RatioEstimate estimate;
     Verdict verdict;
   } cases[] = {
-      {{1.2, {1.1, 1.3}, 9}, Verdict::Faster},   {{0.8, {0.7, 0.9}, 9}, Verdict::Slower},
-      {{1.0, {0.985, 1.015}, 9}, Verdict::NoEffect}, {{1.3, {0.8, 2.0}, 9}, Verdict::Undecided},
+      {{1.2, {1.1, 1.3}, 9}, Verdict::Faster},         {{0.8, {0.7, 0.9}, 9}, Verdict::Slower},
+      {{1.0, {0.985, 1.015}, 9}, Verdict::NoEffect},   {{1.3, {0.8, 2.0}, 9}, Verdict::Undecided},
       {{1.09, {0.997, 1.193}, 9}, Verdict::Undecided}, {{1.0, {0.9, 1.1}, 9}, Verdict::Undecided},
       {{1.01, {1.005, 1.015}, 9}, Verdict::NoEffect},
   };

@@ -178,11 +178,10 @@ class Rules {
     };
     const auto gain = [&](int workers, int threads) { return gain_if(workers, threads, parallel.mean, paid.mean); };
     const auto miss = [&](int workers, int threads) {
-      return std::hypot(
-          miss_of(paid, [&](double share) { return gain_if(workers, threads, parallel.mean, share); }),
-          threads == job_.threads
-              ? 0
-              : miss_of(parallel, [&](double share) { return gain_if(workers, threads, share, paid.mean); }));
+      return std::hypot(miss_of(paid, [&](double share) { return gain_if(workers, threads, parallel.mean, share); }),
+                        threads == job_.threads ? 0 : miss_of(parallel, [&](double share) {
+                          return gain_if(workers, threads, share, paid.mean);
+                        }));
     };
     // Free loading can gain no more than what the step waits and what workers take from its cores.
     const double share = std::min(0.95, (wait_ + (job_.workers > 0 ? loader_ / cores_ : 0)) / step_);
@@ -264,7 +263,8 @@ class Rules {
                                      100 * compute_share(seen_)),
                          Effect::Numerics);
       c.consent = Effect::Numerics;
-      c.deviation = miss_of(kMatrixWork, [&](double share) { return predicted_precision_gain(seen_, now, then, share); });
+      c.deviation =
+          miss_of(kMatrixWork, [&](double share) { return predicted_precision_gain(seen_, now, then, share); });
       // Faster products are not yet a faster step: without a race of it that is a hope, not a prediction.
       // The same where the machine was too busy to measure its rates; then its units say what is worth a race.
       c.unpredicted = !raced && (!measured || then > now);
@@ -318,10 +318,10 @@ class Rules {
     const auto gain = [&](double share) {
       return removal_gain(std::min(0.95, share * decode / (job_.workers == 0 ? 1 : cores_) / step_));
     };
-    Candidate& c = add(
-        "decode", {option->name, "exact", "fast"}, {{option->path, "fast"}}, gain(kDecodedForNothing.mean),
-        fmt::format("decoding takes {} of worker time per step; pixels change by rounding", format_seconds(decode)),
-        Effect::Numerics);
+    Candidate& c =
+        add("decode", {option->name, "exact", "fast"}, {{option->path, "fast"}}, gain(kDecodedForNothing.mean),
+            fmt::format("decoding takes {} of worker time per step; pixels change by rounding", format_seconds(decode)),
+            Effect::Numerics);
     c.consent = Effect::Numerics;
     c.deviation = miss_of(kDecodedForNothing, gain);
   }

@@ -111,8 +111,8 @@ double PlanModel::gain(const Setting& setting) const {
   return known_[setting] = gain;
 }
 
-// Costs that were raced are known as well as the races, in proportion; fitted ones as well as the fit, and a plan that is
-// only assumed adds what buckets may leave.
+// Costs that were raced are known as well as the races, in proportion; fitted ones as well as the fit, and a plan that
+// is only assumed adds what buckets may leave.
 double PlanModel::deviation(const Setting& setting) const {
   const double log = std::log(std::max(0.1, 1 + gain(setting)));
   const Calibration& races = seen_.calibration;
@@ -120,7 +120,8 @@ double PlanModel::deviation(const Setting& setting) const {
     double far = std::abs(std::log(races.larger->ratio)), error = races.larger->deviation;
     for (const auto* const race : {&races.bucketed, &races.precise})
       if (*race) far += std::abs(std::log((*race)->ratio)), error = std::hypot(error, (*race)->deviation);
-    return std::hypot(kLeastMiss + kRacedMiss * std::abs(log), error * std::min(1.0, std::abs(log) / std::max(0.02, far)));
+    return std::hypot(kLeastMiss + kRacedMiss * std::abs(log),
+                      error * std::min(1.0, std::abs(log) / std::max(0.02, far)));
   }
   const double share = compute_share(seen_);
   const double fitted =

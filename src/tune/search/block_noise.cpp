@@ -13,9 +13,9 @@ namespace {
 // Priors; the blocks of a search outweigh them after a minute.
 constexpr double kUsualDeviation = 0.05, kUsualBlocks = 4;
 constexpr double kUsualSlow = 0.3, kSlowDeviation = 0.25;
-constexpr double kHeldUp = 2.5;         // deviations: beyond, a block counts for less
+constexpr double kHeldUp = 2.5;                         // deviations: beyond, a block counts for less
 constexpr double kHeldUpVariance = 0.05 * 0.25 * 0.25;  // a block in thirty is off by a quarter; three show which
-constexpr double kLeastVariance = 1e-5;  // blocks that agree by luck are no proof of a noiseless machine
+constexpr double kLeastVariance = 1e-5;                 // blocks that agree by luck are no proof of a noiseless machine
 
 // Of a variance of one.
 Cholesky correlation(const std::vector<int>& times, const std::vector<double>& weights, double slow) {
@@ -87,8 +87,8 @@ BlockNoise fit_noise(const std::vector<Stretch>& stretches) {
       determinants += fit.log_determinant + std::log(fit.information);
     }
     const double variance = std::max(kLeastVariance, misses / freedom);
-    const double likelihood = -0.5 * (determinants + freedom * std::log(variance)) -
-                              0.5 * std::pow((slow - kUsualSlow) / kSlowDeviation, 2);
+    const double likelihood =
+        -0.5 * (determinants + freedom * std::log(variance)) - 0.5 * std::pow((slow - kUsualSlow) / kSlowDeviation, 2);
     if (likelihood > most) most = likelihood, best = {variance, slow, freedom};
   }
   return best;

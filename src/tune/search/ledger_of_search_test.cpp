@@ -115,7 +115,8 @@ TEST(Ledger, AProofTooLongForTheBudgetIsLeftToGain) {
   EXPECT_GT(*ledger.bound_left, 1.2);  // so that a card never answers a longer budget
 }
 
-// Of ledgers whose switches do nothing, those in which any row claims a gain, with noise that stays from block to block.
+// Of ledgers whose switches do nothing, those in which any row claims a gain, with noise that stays from block to
+// block.
 TEST(Ledger, FalseGainsAreRareOverAllRowsTogether) {
   for (const double stays : {0.0, 0.6}) {
     int claims = 0;

@@ -48,7 +48,8 @@ TEST(Promise, WhereTheRatioDoesNotFollowTheMachineItStaysNarrow) {
     reference.push_back(std::exp(slow));
   }
   const auto width = [&](const std::vector<double>& tuned) {
-    const measure::Interval promised = promised_interval(measure::RatioEstimate{1.4, {1.38, 1.42}, 12}, a, tuned, reference);
+    const measure::Interval promised =
+        promised_interval(measure::RatioEstimate{1.4, {1.38, 1.42}, 12}, a, tuned, reference);
     EXPECT_TRUE(promised.contains(1.4));
     return promised.high / promised.low;
   };

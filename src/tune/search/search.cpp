@@ -10,14 +10,14 @@
 namespace redline::tune {
 
 namespace {
-constexpr double kOneSided = 1.645;        // 95 %
-constexpr double kLedgerWeight = 0.03;     // of a row's narrower deviation, beside a gain of the choice
-constexpr double kUnseen = 0.01;           // a prediction in twenty is off by far: of seeing a part of the best at all
-constexpr double kWorthABlock = 0.0003;     // less than this is not worth a block
+constexpr double kOneSided = 1.645;      // 95 %
+constexpr double kLedgerWeight = 0.03;   // of a row's narrower deviation, beside a gain of the choice
+constexpr double kUnseen = 0.01;         // a prediction in twenty is off by far: of seeing a part of the best at all
+constexpr double kWorthABlock = 0.0003;  // less than this is not worth a block
 constexpr int kLookAhead[] = {1, 2, 4, 8, 16};  // blocks of one pairing whose worth is weighed
-constexpr size_t kAlive = 3;               // settings that the pool keeps warm
-constexpr double kShown = 0.002;           // chance that nothing looks like this: a row is known
-constexpr double kLateGain = -0.1;         // of what is on because it is faster, as a rule
+constexpr size_t kAlive = 3;                    // settings that the pool keeps warm
+constexpr double kShown = 0.002;                // chance that nothing looks like this: a row is known
+constexpr double kLateGain = -0.1;              // of what is on because it is faster, as a rule
 
 // Switches are added and taken out one by one, which needs each option to belong to one of them.
 void check_disjoint(const std::vector<Entry>& entries) {
@@ -155,7 +155,8 @@ void Search::update() {
   values_.clear();
   Combination kept = best_combination_;  // where climbing begins: what was the best before, as far as it runs
   for (size_t g = 0; g < groups_; ++g)
-    if (kept[g] != kNoValue && (!may_join(static_cast<size_t>(kept[g])) || suspects_.count(static_cast<size_t>(kept[g]))))
+    if (kept[g] != kNoValue &&
+        (!may_join(static_cast<size_t>(kept[g])) || suspects_.count(static_cast<size_t>(kept[g]))))
       kept[g] = kNoValue;
   const Combination from_none = climb(none()), from_kept = climb(runs(kept) ? kept : none());
   best_combination_ = value(from_none) > value(from_kept) + 1e-9 ? from_none : from_kept;
@@ -315,8 +316,8 @@ std::optional<Pairing> Search::next(double spent_seconds) {
           1 / std::sqrt(view.now.deviation * view.now.deviation + model_->noise_of(option.contrast, blocks));
       std::vector<Prospect> moved = prospects;
       for (Prospect& prospect : moved) prospect.slope *= scale;
-      const double gain =
-          expected_gain(std::move(moved)) + kLedgerWeight * ledger_gain(view, scale) + kUnseen * unseen(option.contrast);
+      const double gain = expected_gain(std::move(moved)) + kLedgerWeight * ledger_gain(view, scale) +
+                          kUnseen * unseen(option.contrast);
       const double rate = gain / seconds_of(option.contrast, blocks);
       if (gain < kWorthABlock * (options_.full_ledger ? 0.1 : 1) || rate <= most) continue;
       most = rate;
@@ -404,8 +405,7 @@ double Search::untested_gain() const {
 std::vector<std::string> Search::unknown() const {
   std::vector<std::string> names;
   for (const Entry& entry : entries_)
-    if (entry.candidate.unpredicted && !entry.candidate.late && entry.blocks == 0 &&
-        entry.state == EntryState::Untried)
+    if (entry.candidate.unpredicted && !entry.candidate.late && entry.blocks == 0 && entry.state == EntryState::Untried)
       names.push_back(entry.candidate.field);
   return names;
 }

@@ -25,8 +25,8 @@ namespace redline::tune {
 
 struct SearchOptions {
   double budget_seconds = 180;
-  double least_gain = 0.02;   // of a switch that changes what is trained; half of it of any other
-  bool full_ledger = false;   // also race what cannot gain, until every row is known
+  double least_gain = 0.02;  // of a switch that changes what is trained; half of it of any other
+  bool full_ledger = false;  // also race what cannot gain, until every row is known
   // Predicted gain of values that shape the plan, together; none: each as if it were alone.
   std::function<double(const Setting&)> plan_gain{};
   std::vector<std::vector<double>> earlier_races{};  // log ratios, block by block: what noise this machine has
@@ -43,9 +43,9 @@ enum class EntryState { Untried, Better, NotBetter, Failed, Pruned };
 
 // What is believed of a switch in one company, as ratios of speed.
 struct SwitchEstimate {
-  measure::RatioEstimate now;                   // prediction and blocks
-  std::optional<measure::RatioEstimate> blocks; // the blocks alone; none where they say nothing
-  double chance = 1;                            // that blocks without any effect would have looked like this at any time
+  measure::RatioEstimate now;                    // prediction and blocks
+  std::optional<measure::RatioEstimate> blocks;  // the blocks alone; none where they say nothing
+  double chance = 1;  // that blocks without any effect would have looked like this at any time
 };
 
 inline constexpr int kBlocksOfAClaim = 3;  // fewer show nothing: one may have been held up
@@ -84,9 +84,7 @@ class Search {
   bool out_of_budget() const { return out_of_budget_; }
   int blocks() const { return model_->blocks(); }
   // How a block resembles the one before it, as all blocks together show.
-  measure::BlockCorrelation correlation() const {
-    return {kSlowStays * model_->noise().slow, model_->noise().freedom};
-  }
+  measure::BlockCorrelation correlation() const { return {kSlowStays * model_->noise().slow, model_->noise().freedom}; }
 
  private:
   struct Option {

@@ -52,9 +52,9 @@ Candidate make(const std::string& key, const std::string& value, double predicte
 }
 
 std::vector<Candidate> make_candidates() {
-  std::vector<Candidate> all = {make("workers", "1", 0.2), make("workers", "2", 0.3),
-                                make("buckets", "true", 0.5, config::Effect::Order),
-                                make("precision", "bf16-mixed", 0.4, config::Effect::Numerics), make("log", "50", 0.01)};
+  std::vector<Candidate> all = {
+      make("workers", "1", 0.2), make("workers", "2", 0.3), make("buckets", "true", 0.5, config::Effect::Order),
+      make("precision", "bf16-mixed", 0.4, config::Effect::Numerics), make("log", "50", 0.01)};
   all.back().ceiling = 0.003;
   return all;
 }
@@ -259,8 +259,9 @@ TEST(Search, AFailureInCompanyKeepsWhatWasSeenAlone) {
     if (s.count("batch") && s.count("buckets")) return 0.0;
     return 100.0 * (s.count("batch") ? 1.3 : 1.0) * (s.count("buckets") ? 1.4 : 1.0);
   };
-  Search search({make("buckets", "true", 0.3, config::Effect::Order), make("batch", "8", 0.2, config::Effect::Optimisation)},
-                {.budget_seconds = 1000});
+  Search search(
+      {make("buckets", "true", 0.3, config::Effect::Order), make("batch", "8", 0.2, config::Effect::Optimisation)},
+      {.budget_seconds = 1000});
   EXPECT_EQ(setting_text(run_search(search, speed, {0.01}, 1).best), "buckets=true");
   EXPECT_NE(search.entries()[1].state, EntryState::Failed);
 }

@@ -11,11 +11,11 @@ namespace {
 // Priors of what is not predicted, log scale: seen in the ledgers of bench/results, where what a switch gained in
 // company differed from what it gained alone by up to 0.27 among those that shape the computing, by 0.04 elsewhere.
 constexpr double kWithin = 0.08, kBetween = 0.02;
-constexpr double kAlike = 0.7;      // how far two values of a switch interact alike
-constexpr double kOwn = 0.025;      // what each value of a switch may be off by itself
-constexpr double kSurprise = 4;     // deviations
-constexpr int kMostGap = 10;        // blocks: beyond, the slow noise is new
-constexpr size_t kLongest = 40;     // blocks of a stretch
+constexpr double kAlike = 0.7;   // how far two values of a switch interact alike
+constexpr double kOwn = 0.025;   // what each value of a switch may be off by itself
+constexpr double kSurprise = 4;  // deviations
+constexpr int kMostGap = 10;     // blocks: beyond, the slow noise is new
+constexpr size_t kLongest = 40;  // blocks of a stretch
 
 }  // namespace
 
@@ -34,7 +34,9 @@ double SpeedModel::effects(int a, int b) const {
 }
 
 double SpeedModel::kernel(const Combination& a, const Combination& b) const {
-  const auto shares = [&](size_t g) { return a[g] == kNoValue || b[g] == kNoValue ? 0.0 : a[g] == b[g] ? 1.0 : kAlike; };
+  const auto shares = [&](size_t g) {
+    return a[g] == kNoValue || b[g] == kNoValue ? 0.0 : a[g] == b[g] ? 1.0 : kAlike;
+  };
   double sum = 0;
   for (size_t g = 0; g < a.size(); ++g) {
     const double same = shares(g);
@@ -63,8 +65,8 @@ SpeedModel::Way SpeedModel::way_of(const Contrast& contrast) {
 
 void SpeedModel::add(const Contrast& either_way, double log_ratio) {
   const auto [contrast, sign] = way_of(either_way);
-  // What nobody would have believed is believed when it comes again, and shows that the predictions of what differs here
-  // were known less well than they said.
+  // What nobody would have believed is believed when it comes again, and shows that the predictions of what differs
+  // here were known less well than they said.
   const View before = view(contrast);
   const double usual = kSurprise * std::hypot(before.now.deviation, std::sqrt(noise_.variance));
   const double off = std::abs(sign * log_ratio - before.now.mean);

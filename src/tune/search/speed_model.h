@@ -50,7 +50,7 @@ class SpeedModel {
     std::vector<double> white;  // its covariance with the data, decorrelated
   };
   View view(const Contrast& contrast) const;
-  double mean(const Combination& combination) const;  // against the reference; the same as view(), cheaper
+  double mean(const Combination& combination) const;      // against the reference; the same as view(), cheaper
   double covariance(const View& a, const View& b) const;  // as believed now
 
   // What the blocks alone say of a contrast, the prediction of it taken out again; no information: deviation is

@@ -44,11 +44,10 @@ double drawn_gain(const std::vector<Prospect>& prospects) {
 }
 
 TEST(Acquisition, TheClosedFormIsWhatDrawsGive) {
-  const std::vector<std::vector<Prospect>> cases = {
-      {{0, 0}, {-0.05, 0.1}},
-      {{0.1, 0.02}, {0.1, 0.02}, {0.09, -0.05}},
-      {{0, 0}, {-0.01, 0.03}, {-0.02, 0.05}, {-0.02, -0.05}, {-5, 0.06}},
-      {{0.3, 0.1}, {0, 0.1}, {0.2, -0.2}}};
+  const std::vector<std::vector<Prospect>> cases = {{{0, 0}, {-0.05, 0.1}},
+                                                    {{0.1, 0.02}, {0.1, 0.02}, {0.09, -0.05}},
+                                                    {{0, 0}, {-0.01, 0.03}, {-0.02, 0.05}, {-0.02, -0.05}, {-5, 0.06}},
+                                                    {{0.3, 0.1}, {0, 0.1}, {0.2, -0.2}}};
   for (const auto& prospects : cases) EXPECT_NEAR(expected_gain(prospects), drawn_gain(prospects), 0.001);
   EXPECT_DOUBLE_EQ(expected_gain({{0, 0.1}, {-1, 0.1}}), 0);  // nothing can change the choice
   EXPECT_DOUBLE_EQ(expected_gain({{0, 0}}), 0);
@@ -111,9 +110,7 @@ SpeedModel two_groups() {
   std::vector<ModelSwitch> switches = {{0, 0.2, 0.08, doctor::WorksOn::Compute},
                                        {0, 0.1, 0.05, doctor::WorksOn::Compute},
                                        {1, 0.0, 0.05, doctor::WorksOn::Compute}};
-  return {switches, [](const Combination& c) {
-            return (c[0] == 0 ? 0.2 : c[0] == 1 ? 0.1 : 0) + 0.0 * c[1];
-          }};
+  return {switches, [](const Combination& c) { return (c[0] == 0 ? 0.2 : c[0] == 1 ? 0.1 : 0) + 0.0 * c[1]; }};
 }
 
 const Combination kReference = {kNoValue, kNoValue};
@@ -147,7 +144,7 @@ TEST(SpeedModel, OneValueOfASwitchTellsOfAnotherAndAPairOfItsParts) {
   const double before = model.mean({1, kNoValue});
   for (int i = 0; i < 8; ++i) model.add({kReference, {0, kNoValue}}, 0.4);
   EXPECT_GT(model.mean({1, kNoValue}), before + 0.03);  // the formula is off for both
-  EXPECT_NEAR(model.mean({kNoValue, 2}), 0, 1e-9);       // and says nothing of another switch
+  EXPECT_NEAR(model.mean({kNoValue, 2}), 0, 1e-9);      // and says nothing of another switch
   SpeedModel pair = two_groups();
   for (int i = 0; i < 8; ++i) pair.add({kReference, {0, 2}}, 0.5);
   EXPECT_GT(pair.mean({0, kNoValue}), 0.2);

@@ -194,8 +194,8 @@ TrialPool::Runner& TrialPool::start(const Setting& setting) {
   return *alive_.front();
 }
 
-// What the cadences cost a step of this setting, one of which takes `step_seconds` without them: checkpoints that follow
-// a clock come the more often per step the longer it is.
+// What the cadences cost a step of this setting, one of which takes `step_seconds` without them: checkpoints that
+// follow a clock come the more often per step the longer it is.
 double TrialPool::cadence_seconds(const Runner& r, double step_seconds) const {
   measure::PerCadence seconds = reference_.cadence_seconds;
   seconds.validate *= r.validation;

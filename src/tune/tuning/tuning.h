@@ -61,6 +61,7 @@ class Tuning {
   std::optional<measure::RatioEstimate> calibrating_blocks(const Setting& a, const Setting& b);
   void search();
   std::vector<Candidate> candidates() const;
+  std::vector<Candidate> same_candidates() const;
   double samples_factor(const Setting& setting) const;
   double curve_proof_seconds(const Setting& setting) const;
   double confirm_seconds() const;
@@ -99,7 +100,7 @@ class Tuning {
   std::optional<measure::RatioEstimate> confirmed_;
   double reference_seconds_ = 0, best_seconds_ = 0;  // per sample, of the confirming blocks
   std::vector<double> confirming_reference_, confirming_best_;
-  std::vector<double> reference_seen_;               // the same of every block with the reference
+  std::vector<double> reference_seen_;  // the same of every block with the reference
   std::vector<std::string> notes_;
   std::string killed_;  // the setting an earlier call was trying when it ended
 };

@@ -137,8 +137,7 @@ TuneResult Tuning::finish(measure::Ledger ledger, const Setting& values, double 
   card.ledger.best.reset();
   if (!best_.empty()) {
     card.ledger.best = confirmed_;
-    card.promised_ratio =
-        promised_interval(*confirmed_, confirming_reference_, confirming_best_, reference_seen_);
+    card.promised_ratio = promised_interval(*confirmed_, confirming_reference_, confirming_best_, reference_seen_);
     card.certificate = certificate_;
     card.peak_tensor_bytes = peak_bytes_;
   } else {

@@ -69,8 +69,7 @@ void Tuning::calibrate() {
         return doctor::parallel_share(step, step / times, wait, view_.threads, *threads);
       };
       races.parallel_share = share(ratio->ratio);
-      races.parallel_deviation =
-          std::abs(share(ratio->interval.high) - share(ratio->interval.low)) / (2 * 1.96);
+      races.parallel_deviation = std::abs(share(ratio->interval.high) - share(ratio->interval.low)) / (2 * 1.96);
     }
 }
 
@@ -79,7 +78,18 @@ double Tuning::samples_factor(const Setting& setting) const {
   return static_cast<double>(step_batch(view_, setting).samples()) / static_cast<double>(view_.effective_batch());
 }
 
+// Switches that change nothing but the name of the run, each said to gain 5 %.
+std::vector<Candidate> Tuning::same_candidates() const {
+  std::vector<Candidate> all;
+  for (int i = 1; i <= request_.same; ++i) {
+    const std::string name = fmt::format("same-{}", i);
+    all.push_back({"name " + name, {{"name", name}}, 0.05, 1e9, config::Effect::Nothing, "name", "name", "-", name});
+  }
+  return all;
+}
+
 std::vector<Candidate> Tuning::candidates() const {
+  if (request_.same > 0) return same_candidates();
   std::vector<Candidate> all =
       make_candidates(view_, seen_, jobs_.machine, request_.allow, *plans_, request_.cadence_share);
   // What could not be proved within the budget is not worth a race.
