@@ -7,3 +7,6 @@ endforeach()
 foreach(name loop guards)
   target_sources(${name}_bench PRIVATE ${CMAKE_SOURCE_DIR}/src/train/testing/example_task.cpp)
 endforeach()
+# The tuner's search against measured grids (bench/results, search_model).
+add_executable(simulate tuner/simulate.cpp)
+target_link_libraries(simulate PRIVATE redline_flags redline_tune redline_measure)

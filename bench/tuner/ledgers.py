@@ -35,27 +35,40 @@ def estimate(e):
     return f"{percent(e['ratio'])} ({percent(e['interval']['low'])} to {percent(e['interval']['high'])})" if e else ""
 
 
+def prediction(e):
+    if not e["predicted"]:
+        return ""
+    interval = e.get("predicted_interval")
+    return percent(e["predicted"]) + (f" ({percent(interval['low'])} to {percent(interval['high'])})" if interval else "")
+
+
 def table(card):
-    lines = ["| switch | claim of a guide | predicted | measured alone | in the best | interaction | verdict | kept |", "|---|---|---|---|---|---|---|---|"]
+    lines = ["| switch | claim of a guide | predicted | alone | in the best | interaction | verdict | kept |", "|---|---|---|---|---|---|---|---|"]
     for e in card["ledger"]["entries"]:
         verdict = e["verdict"] + (f": {e['reason']}" if e["reason"] else "")
         interaction = f"{e['interaction']:.2f}" if e["interaction"] else ""
-        lines.append(f"| {e['field']} {e['from']} → {e['to']} | {e['claim']} | {percent(e['predicted']) if e['predicted'] else ''} | "
+        lines.append(f"| {e['field']} {e['from']} → {e['to']} | {e['claim']} | {prediction(e)} | "
                      f"{estimate(e['add_one_in'])} | {estimate(e['leave_one_out'])} | {interaction} | {verdict} | {'yes' if e['in_best'] else ''} |")
     return lines
 
 
-def main(redline, folder, *names):
+def full_ledger(redline, folder, name, seconds=400):
+    """The answer of a tuning that races every switch of a guide's starting point."""
     redline, folder = str(pathlib.Path(redline).resolve()), pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.yaml").write_text(JOBS[name].format(root=ROOT))
+    done = subprocess.run([redline, "--json", "tune", f"{name}.yaml", "--fresh", "--full", "--budget", f"{seconds}s", "--allow", "numerics,order,optimisation",
+                           "--card", f"{name}.card.json", "--out", f"{name}.tuned.yaml"], capture_output=True, text=True, cwd=folder)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr[-2000:])
+    return json.loads(done.stdout)
+
+
+def main(redline, folder, *names):
+    redline = str(pathlib.Path(redline).resolve())
     machine = json.loads(subprocess.run([redline, "--json", "machine"], capture_output=True, text=True, check=True).stdout)
     for name in names or JOBS:
-        (folder / f"{name}.yaml").write_text(JOBS[name].format(root=ROOT))
-        done = subprocess.run([redline, "--json", "tune", f"{name}.yaml", "--fresh", "--full", "--budget", "400s", "--allow", "numerics,order,optimisation",
-                               "--card", f"{name}.card.json", "--out", f"{name}.tuned.yaml"], capture_output=True, text=True, cwd=folder)
-        if done.returncode != 0:
-            raise RuntimeError(done.stderr[-2000:])
-        answer = json.loads(done.stdout)
+        answer = full_ledger(redline, folder, name)
         card, date = answer["card"], datetime.date.today().isoformat()
         base = ROOT / "bench/results" / f"{date}_ledger_{name}"
         base.with_suffix(".json").write_text(json.dumps({"schema_version": 1, "start": STARTS[name], "card": card}, indent=1) + "\n")

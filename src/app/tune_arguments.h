@@ -11,6 +11,7 @@ struct TuneArguments {
   bool fresh = false, full = false;
   double margin_percent = 5;
   std::string accept, target;
+  int same = 0;
 };
 // "key=value key=value"; throws ConfigError.
 tune::Setting parse_setting(const std::string& text);

@@ -69,7 +69,9 @@ void run_tune(const TuneCommandArguments& arguments, const CLI::App& command, co
   const config::RequestSource source = arguments.config.source(command);
   if (!source.file) throw ConfigError("tune needs a recipe (a YAML file).");
   const train::SignalScope signals;
-  const tune::TuneResult result = tune::tune_job(make_tune_request(registry, source, arguments.tune));
+  tune::TuneRequest request = make_tune_request(registry, source, arguments.tune);
+  request.same = arguments.tune.same;
+  const tune::TuneResult result = tune::tune_job(request);
   const std::string out = arguments.out.empty() ? source.file->stem().string() + ".tuned.yaml" : arguments.out;
   write_file_atomic(out, tuned_recipe(registry, source, result));
   if (!arguments.html.empty()) {
@@ -141,6 +143,9 @@ void add_tune_command(CLI::App& program, const Globals& globals) {
                       "not-shown: keep also what pairs of runs could not show to be no worse");
   command->add_flag("--fresh", arguments->tune.fresh, "Tune even when there is a card");
   command->add_flag("--full", arguments->tune.full, "Race every switch for the ledger, also those that cannot gain");
+  command->add_option(
+      "--same", arguments->tune.same,
+      "A check of the tuner itself: race the job against itself under so many names; every gain is false");
   command->add_option("--out", arguments->out, "The tuned recipe; default: NAME.tuned.yaml in this folder");
   command->add_option("--html", arguments->html, "Write ledger and certificate as a page to this file");
   command->callback([arguments, command, &globals] { run_tune(*arguments, *command, globals); });

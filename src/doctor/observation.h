@@ -30,6 +30,7 @@ struct Calibration {
   struct Race {
     Setting setting;
     double ratio = 1;
+    double deviation = 0;  // of its logarithm
   };
   std::optional<Race> larger;    // in larger pieces, against the job as it is
   std::optional<Race> bucketed;  // these in length buckets, against these: what the padding that goes had cost
@@ -37,7 +38,8 @@ struct Calibration {
   // What that precision adds to a piece by rounding weights for it, below zero where the job's own does so and it does
   // not.
   double cast_seconds = 0;
-  double parallel_share = 0.8;  // of a step that more threads speed up; what is left is bound by memory or serial
+  double parallel_share = 0.8;       // of a step that more threads speed up; what is left is bound by memory or serial
+  double parallel_deviation = 0.15;  // of that: a prior until threads were raced
 };
 
 struct Observation {

@@ -25,9 +25,11 @@ PlanShapeOf assumed_plan(const JobView& job, const Observation& seen);
 
 class PlanModel {
  public:
-  PlanModel(const Observation& seen, PlanShapeOf plan_shape);
+  // `assumed`: the shapes are assumed_plan's.
+  PlanModel(const Observation& seen, PlanShapeOf plan_shape, bool assumed = false);
   // 0.1 = a tenth faster than the reference; 0 where the plan cannot be made.
   double gain(const Setting& setting) const;
+  double deviation(const Setting& setting) const;  // of log(1 + gain)
   // Whether what a precision does to an item was raced; only then gain() can speak of it.
   bool knows_precision(const std::string& precision) const;
 
@@ -45,6 +47,7 @@ class PlanModel {
 
   Observation seen_;
   PlanShapeOf plan_shape_;
+  bool assumed_ = false;
   std::optional<PlanShape> reference_;
   double compute_ = 0, per_step_ = 0;
   std::string precision_;  // that was raced

@@ -1,5 +1,8 @@
 #include "doctor/setting.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace redline::doctor {
 
 std::vector<std::string> setting_overrides(const Setting& setting) {
@@ -25,5 +28,20 @@ Setting without(const Setting& base, const Setting& removed) {
   for (const auto& [path, value] : removed) rest.erase(path);
   return rest;
 }
+
+double Candidate::predicted_log() const { return std::log(std::max(0.1, 1 + predicted_gain)); }
+
+double Candidate::prediction_error() const {
+  if (deviation > 0) return deviation;
+  return unpredicted ? kUnforeseen : usual_deviation(predicted_log());
+}
+
+measure::Interval Candidate::predicted_interval() const {
+  const double half = 1.96 * prediction_error();
+  const auto gain = [&](double log) { return std::min(std::max(ceiling, predicted_gain), std::expm1(log)); };
+  return {gain(predicted_log() - half), gain(predicted_log() + half)};
+}
+
+double usual_deviation(double predicted_log) { return 0.02 + 0.3 * std::abs(predicted_log); }
 
 }  // namespace redline::doctor

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/fields.h"
+#include "measure/statistics.h"
 
 namespace redline::doctor {
 
@@ -17,6 +18,14 @@ std::vector<std::string> setting_overrides(const Setting& setting);  // "a=1", "
 // `extra` wins where both name an option.
 Setting combine(const Setting& base, const Setting& extra);
 Setting without(const Setting& base, const Setting& removed);
+
+// How far predictions are off where nothing was observed that says it (standard deviation, log scale): what is
+// predicted to change much is missed by more. A prior, from the ledgers in bench/results.
+double usual_deviation(double predicted_log);
+inline constexpr double kUnforeseen = 0.05;  // the same of what no rule foresees
+
+// What a switch works on: two that work on the same may help or spoil each other.
+enum class WorksOn { Compute, Loader, Other };
 
 // One switch to try: values that move together (workers x threads, micro-batch x accumulation) are one candidate.
 struct Candidate {
@@ -37,6 +46,12 @@ struct Candidate {
   // What the user must allow before it is tried: rounding needs no word, another precision, order or training does.
   config::Effect consent = config::Effect::Nothing;
   std::string reason{};  // what its prediction rests on, for a person
+  WorksOn works_on = WorksOn::Other;
+  // Standard deviation of the prediction on the log scale; 0: usual_deviation. What was observed, where it was.
+  double deviation = 0;
+  double predicted_log() const;                  // of the gain, no further down than a tenth of the speed
+  double prediction_error() const;               // deviation, or the usual one
+  measure::Interval predicted_interval() const;  // of the gain, 95 %, below the ceiling
 };
 
 }  // namespace redline::doctor

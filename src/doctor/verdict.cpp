@@ -106,18 +106,23 @@ LimitScore score_batch(const Observation& seen) {
 LimitScore score_oversubscription(const JobView& job, const Observation& seen, const MachineFacts& machine) {
   const int wanted = job.workers + std::max(1, job.threads);
   const double loader = seen.loader_worker_seconds();
+  // More workers than cores wait for each other; of what they take, a step may win back what it pays for none of them.
   double gain = 0;
   if (job.workers > machine.allowed_cpus && seen.step_seconds > 0)
-    gain = std::min(0.5, 0.5 * loader / seen.step_seconds) + std::max(0.0, seen.step_spread - 0.5) * 0.1;
+    gain = removal_gain(
+        std::min(0.5, paid_by_step(machine.allowed_cpus).mean * loader / machine.allowed_cpus / seen.step_seconds));
   return {Limit::Oversubscribed, gain, "workers",
           fmt::format("{} threads want {} cores; step times spread by {:.0f} %", wanted, machine.allowed_cpus,
                       100 * seen.step_spread)};
 }
 
+// What cannot be had for lack of memory is what a larger batch would gain; a run on the edge of its memory is limited
+// by it even where that is little.
 LimitScore score_memory(const Observation& seen, const MachineFacts& machine) {
+  constexpr double kFull = 0.92;
   const auto limit = static_cast<double>(machine.memory_limit_bytes);
   const double used = limit > 0 ? static_cast<double>(std::max(seen.peak_bytes, seen.rss_bytes)) / limit : 0;
-  return {Limit::Memory, used > 0.92 ? 0.10 : 0.0, "memory",
+  return {Limit::Memory, used > kFull ? std::max(kWorthNaming, removal_gain(fixed_share(seen) / 2)) : 0.0, "memory",
           fmt::format("{:.0f} % of the memory limit is in use: a larger batch would not fit", 100 * used)};
 }
 
@@ -148,12 +153,8 @@ Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceil
     diagnosis.sentence = "The run has no finished steps, so there is nothing to judge; run it for at least 20 steps.";
     return diagnosis;
   }
-  diagnosis.scores = {score_data(job, seen, all),
-                      score_cadence(seen),
-                      score_padding(seen),
-                      score_batch(seen),
-                      score_oversubscription(job, seen, machine),
-                      score_memory(seen, machine)};
+  diagnosis.scores = {score_data(job, seen, all),  score_cadence(seen), score_padding(seen),
+                      score_memory(seen, machine), score_batch(seen),   score_oversubscription(job, seen, machine)};
   std::stable_sort(diagnosis.scores.begin(), diagnosis.scores.end(),
                    [](const LimitScore& a, const LimitScore& b) { return a.gain > b.gain; });
   const LimitScore& first = diagnosis.scores[0];
@@ -174,7 +175,7 @@ Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceil
   }
   diagnosis.confidence = confidence_of(diagnosis, seen);
   diagnosis.suggestions =
-      find_candidates(job, seen, machine, PlanModel(seen, plan ? plan : assumed_plan(job, seen)), all);
+      find_candidates(job, seen, machine, PlanModel(seen, plan ? plan : assumed_plan(job, seen), !plan), all);
   // What cannot be shown here is the ledger's to say.
   std::erase_if(diagnosis.suggestions, [](const Candidate& c) { return c.values.empty() || c.not_measurable; });
   std::stable_sort(diagnosis.suggestions.begin(), diagnosis.suggestions.end(),

@@ -13,12 +13,10 @@ const char* ledger_verdict_name(LedgerVerdict verdict) {
       return "no effect";
     case LedgerVerdict::Slower:
       return "slower here";
-    case LedgerVerdict::TooNoisy:
-      return "too noisy";
+    case LedgerVerdict::Undecided:
+      return "undecided";
     case LedgerVerdict::NotMeasurable:
       return "not measurable here";
-    case LedgerVerdict::InCompany:
-      return "only in company";
     case LedgerVerdict::NotTried:
       return "not tried";
     case LedgerVerdict::Failed:
@@ -27,28 +25,14 @@ const char* ledger_verdict_name(LedgerVerdict verdict) {
   return "?";
 }
 
-LedgerVerdict ledger_verdict(const RatioEstimate& estimate) {
-  switch (judge(estimate)) {
-    case Verdict::Faster:
-      return LedgerVerdict::Faster;
-    case Verdict::NoEffect:
-      return LedgerVerdict::NoEffect;
-    case Verdict::Slower:
-      return LedgerVerdict::Slower;
-    case Verdict::TooNoisy:
-      return LedgerVerdict::TooNoisy;
-  }
-  return LedgerVerdict::TooNoisy;
-}
-
 std::optional<double> LedgerEntry::interaction() const {
   if (!add_one_in || !leave_one_out || add_one_in->ratio <= 0) return std::nullopt;
   return leave_one_out->ratio / add_one_in->ratio;
 }
 
 std::optional<double> LedgerEntry::prediction_error_points() const {
-  if (!predicted || !add_one_in) return std::nullopt;
-  return (*predicted - add_one_in->ratio) * 100;
+  if (!predicted || !measured) return std::nullopt;
+  return (*predicted - measured->ratio) * 100;
 }
 
 std::optional<double> Ledger::median_prediction_error_points() const {

@@ -10,16 +10,15 @@
 
 namespace redline::measure {
 
-inline constexpr int kLedgerVersion = 1;
+inline constexpr int kLedgerVersion = 2;
 
 enum class LedgerVerdict {
-  Faster,
-  NoEffect,       // the interval contains 1
+  Faster,         // shown by the blocks alone, counting every row and every look
+  NoEffect,       // the interval lies within 2 % of 1
   Slower,         // "slower here"
-  TooNoisy,       // the interval contains 1 and is too wide to call it no effect
+  Undecided,      // anything else: `reason` says what is still possible
   NotMeasurable,  // this machine can not show it (no GPU, no second disk); never "no effect"
-  InCompany,      // raced only together with others: leave_one_out or `reason` has the figures
-  NotTried,       // `reason` says why: no consent, out of budget
+  NotTried,       // `reason` says why: no consent, no unit for it
   Failed,         // the trial ended with an error, e.g. out of memory; `reason` says which
 };
 const char* ledger_verdict_name(LedgerVerdict verdict);
@@ -30,8 +29,10 @@ struct LedgerEntry {
   std::string effect;    // what it changes besides speed: "nothing", "numerics", "order", "optimisation", "model"
   std::string claim;     // what a guide promises, e.g. "+50-100 %"; empty when none does
   std::optional<double> predicted;             // ratio
-  std::optional<RatioEstimate> add_one_in;     // baseline with this switch, against the baseline
-  std::optional<RatioEstimate> leave_one_out;  // the best, against the best without this switch
+  std::optional<Interval> predicted_interval;  // 95 %
+  std::optional<RatioEstimate> add_one_in;     // baseline with this switch, against the baseline: prediction and blocks
+  std::optional<RatioEstimate> leave_one_out;  // the best with this switch, against the best without it: the same
+  std::optional<RatioEstimate> measured;       // as add_one_in, from the blocks alone
   LedgerVerdict verdict = LedgerVerdict::NotMeasurable;
   std::string reason;  // why not measurable or failed
   bool in_best = false;
@@ -44,7 +45,7 @@ struct LedgerEntry {
 
   // What the switch is worth in company over what it is worth alone; above 1 it helps more together with the others.
   std::optional<double> interaction() const;
-  // Predicted less measured (add_one_in), in percentage points of gain.
+  // Predicted less measured (by the blocks alone), in percentage points of gain.
   std::optional<double> prediction_error_points() const;
 };
 
@@ -61,8 +62,5 @@ struct Ledger {
 
   std::optional<double> median_prediction_error_points() const;  // of absolute errors
 };
-
-// From an interval alone; NotMeasurable and Failed are known to the caller only.
-LedgerVerdict ledger_verdict(const RatioEstimate& estimate);
 
 }  // namespace redline::measure

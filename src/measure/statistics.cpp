@@ -101,7 +101,28 @@ Interval bootstrap_median(std::span<const double> values, double confidence, uin
       values, [](std::span<const double> sample) { return median(sample); }, confidence, seed);
 }
 
-RatioEstimate compare_blocks(std::span<const double> a, std::span<const double> b, double confidence, uint64_t seed) {
+double correlation_factor(std::span<const double> values, const BlockCorrelation& known) {
+  constexpr double kMost = 0.8;
+  const auto n = static_cast<double>(values.size());
+  if (values.size() < 2) return 1;
+  const double middle = mean(values);
+  double squares = 0, neighbours = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    squares += (values[i] - middle) * (values[i] - middle);
+    if (i > 0) neighbours += (values[i] - middle) * (values[i - 1] - middle);
+  }
+  double own = squares > 0 ? neighbours / squares : 0;
+  own += (1 + 3 * std::max(0.0, own)) / n;  // a mean of so few hides that much of it (Marriott and Pope 1954)
+  const double lag_one = std::clamp((n * own + known.blocks * known.lag_one) / (n + known.blocks), 0.0, kMost);
+  double factor = 1;  // n times the variance of the mean over that of a value
+  for (double k = 1; k < n; ++k) factor += 2 * (1 - k / n) * std::pow(lag_one, k);
+  // The spread about their own mean is smaller than theirs, by what the mean took along.
+  const double seen = std::max(0.2, (1 - factor / n) / (1 - 1 / n));
+  return std::sqrt(factor / seen);
+}
+
+RatioEstimate compare_blocks(std::span<const double> a, std::span<const double> b, double confidence, uint64_t seed,
+                             const BlockCorrelation& known) {
   REDLINE_CHECK(a.size() == b.size() && !a.empty(), "both variants run in every block");
   // Ratios within a block cancel what slowed both of its runs; on the log scale faster and slower are alike.
   std::vector<double> logs;
@@ -110,19 +131,21 @@ RatioEstimate compare_blocks(std::span<const double> a, std::span<const double> 
     logs.push_back(std::log(a[i] / b[i]));
   }
   const Interval interval = bootstrap_median(logs, confidence, seed);
+  const double middle = median(logs), wider = correlation_factor(logs, known);
   RatioEstimate estimate;
-  estimate.ratio = std::exp(median(logs));
-  estimate.interval = {std::exp(interval.low), std::exp(interval.high)};
+  estimate.ratio = std::exp(middle);
+  estimate.interval = {std::exp(middle - wider * (middle - interval.low)),
+                       std::exp(middle + wider * (interval.high - middle))};
   if (logs.size() == 1) estimate.interval = {estimate.ratio / 2, estimate.ratio * 2};  // one block proves nothing
   estimate.blocks = static_cast<int>(a.size());
   return estimate;
 }
 
-Verdict judge(const RatioEstimate& estimate, double widest) {
+Verdict judge(const RatioEstimate& estimate) {
+  if (estimate.interval.low > 1 - kNoEffect && estimate.interval.high < 1 + kNoEffect) return Verdict::NoEffect;
   if (estimate.interval.low > 1) return Verdict::Faster;
   if (estimate.interval.high < 1) return Verdict::Slower;
-  const double width = (estimate.interval.high - estimate.interval.low) / estimate.ratio;
-  return width > widest ? Verdict::TooNoisy : Verdict::NoEffect;
+  return Verdict::Undecided;
 }
 
 const char* verdict_name(Verdict verdict) {
@@ -133,8 +156,8 @@ const char* verdict_name(Verdict verdict) {
       return "no effect";
     case Verdict::Slower:
       return "slower";
-    case Verdict::TooNoisy:
-      return "too noisy";
+    case Verdict::Undecided:
+      return "undecided";
   }
   return "?";
 }

@@ -34,14 +34,24 @@ Interval bootstrap(std::span<const double> values, const Statistic& statistic, d
                    uint64_t seed = 1);
 Interval bootstrap_median(std::span<const double> values, double confidence = 0.95, uint64_t seed = 1);
 
-// a[i] and b[i] are seconds per sample measured in the same interleaved block i; same length, non-empty, positive.
-RatioEstimate compare_blocks(std::span<const double> a, std::span<const double> b, double confidence = 0.95,
-                             uint64_t seed = 1);
+// How a block resembles the one before it, and how many blocks that is known from. Few blocks cannot tell it, so what
+// is known from others counts as well; the default is what a shared machine usually shows (bench/results, tuner_drift).
+struct BlockCorrelation {
+  double lag_one = 0.4, blocks = 8;
+};
 
-enum class Verdict { Faster, NoEffect, Slower, TooNoisy };
-// NoEffect when the interval contains 1; TooNoisy when it is wider than `widest` (relative) and contains 1.
-Verdict judge(const RatioEstimate& estimate, double widest = 0.5);
-const char* verdict_name(Verdict verdict);  // "faster", "no effect", "slower", "too noisy"
+// a[i] and b[i] are seconds per sample measured in the same interleaved block i; same length, non-empty, positive.
+// Blocks that resemble their neighbours know less than as many independent ones: the interval is wider by that.
+RatioEstimate compare_blocks(std::span<const double> a, std::span<const double> b, double confidence = 0.95,
+                             uint64_t seed = 1, const BlockCorrelation& known = {});
+// How many times wider the interval of a mean of these is than if each were new.
+double correlation_factor(std::span<const double> values, const BlockCorrelation& known = {});
+
+inline constexpr double kNoEffect = 0.02;  // relative: closer to 1 than this is no effect
+enum class Verdict { Faster, NoEffect, Slower, Undecided };
+// NoEffect when the interval lies within kNoEffect of 1, whichever side; Undecided when it contains 1 and does not.
+Verdict judge(const RatioEstimate& estimate);
+const char* verdict_name(Verdict verdict);  // "faster", "no effect", "slower", "undecided"
 
 // The order of trials in block b: "A B B A", then "B A A B", ...; with more variants the first of them rotates. Each
 // variant runs twice, at places that mirror each other, so a drift that is linear in time cancels.

@@ -62,8 +62,10 @@ void visit(Is<LedgerEntry> auto& entry, auto& fields) {
   fields("effect", entry.effect);
   fields("claim", entry.claim);
   fields("predicted", entry.predicted);
+  fields("predicted_interval", entry.predicted_interval);
   fields("add_one_in", entry.add_one_in);
   fields("leave_one_out", entry.leave_one_out);
+  fields("measured", entry.measured);
   fields.derived("interaction", [&] { return entry.interaction(); });
   fields.derived("prediction_error_points", [&] { return entry.prediction_error_points(); });
   fields.word("verdict", entry.verdict, ledger_verdict_name, LedgerVerdict::Failed);

@@ -169,10 +169,11 @@ std::string diagnosis_section(const Page& page, const RunPart& run) {
       "<th>why</th></tr>";
   for (const doctor::Candidate& suggestion : diagnosis.suggestions)
     out += fmt::format(
-        "<tr><td class=\"n\">{:+.1f} %</td><td><code>{}</code></td><td>{}</td><td>{}</td><td "
+        "<tr><td class=\"n\">{:+.1f} % ({:+.0f} to {:+.0f})</td><td><code>{}</code></td><td>{}</td><td>{}</td><td "
         "class=\"why\">{}</td></tr>",
-        100 * suggestion.predicted_gain, draw::escape_html(suggestion.field), draw::escape_html(suggestion.to),
-        config::effect_name(suggestion.effect), draw::escape_html(suggestion.reason));
+        100 * suggestion.predicted_gain, 100 * suggestion.predicted_interval().low,
+        100 * suggestion.predicted_interval().high, draw::escape_html(suggestion.field),
+        draw::escape_html(suggestion.to), config::effect_name(suggestion.effect), draw::escape_html(suggestion.reason));
   out += "</table></div>";
   for (const doctor::Trap& trap : diagnosis.traps) out += paragraph("Note: " + trap.sentence);
   return out;

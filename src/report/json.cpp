@@ -71,12 +71,14 @@ json diagnosis_json(const doctor::Diagnosis& diagnosis) {
     };
     const auto found = std::ranges::find_if(s.values, names);
     const auto leading = found == s.values.end() ? s.values.begin() : found;
-    out["suggestions"].push_back({{"option", leading->first},
-                                  {"value", leading->second},
-                                  {"values", s.values},
-                                  {"predicted_gain", s.predicted_gain},
-                                  {"changes", config::effect_name(s.effect)},
-                                  {"reason", s.reason}});
+    out["suggestions"].push_back(
+        {{"option", leading->first},
+         {"value", leading->second},
+         {"values", s.values},
+         {"predicted_gain", s.predicted_gain},
+         {"predicted_interval", {{"low", s.predicted_interval().low}, {"high", s.predicted_interval().high}}},
+         {"changes", config::effect_name(s.effect)},
+         {"reason", s.reason}});
   }
   for (const doctor::Trap& trap : diagnosis.traps)
     out["traps"].push_back({{"id", trap.id}, {"sentence", trap.sentence}});

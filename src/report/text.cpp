@@ -43,8 +43,10 @@ constexpr double kWorthALine = 0.005;
 std::string suggestion_line(const doctor::Candidate& s, int width) {
   const std::string changes =
       s.effect == config::Effect::Nothing ? "" : fmt::format(" Changes {}.", config::effect_name(s.effect));
-  std::string out =
-      wrap_text(fmt::format("{:>+7.1f} %  {}", 100 * s.predicted_gain, doctor::setting_text(s.values)), width, "  ");
+  const measure::Interval interval = s.predicted_interval();
+  std::string out = wrap_text(fmt::format("{:>+7.1f} % ({:+.0f} to {:+.0f})  {}", 100 * s.predicted_gain,
+                                          100 * interval.low, 100 * interval.high, doctor::setting_text(s.values)),
+                              width, "  ");
   return out + wrap_text(fmt::format("{}.{}", s.reason, changes), width, "          ");
 }
 

@@ -134,10 +134,13 @@ std::vector<LedgerLine> ledger_lines(const measure::Ledger& ledger) {
     line.name = entry_name(entry);
     line.claim = entry.claim;
     if (entry.predicted) line.predicted = gain_text(*entry.predicted);
+    if (entry.predicted && entry.predicted_interval)
+      line.predicted += fmt::format(" ({} to {})", gain_text(entry.predicted_interval->low),
+                                    gain_text(entry.predicted_interval->high));
     if (entry.add_one_in) line.measured = estimate_text(*entry.add_one_in);
     if (entry.leave_one_out) {
       if (!line.measured.empty()) line.measured += ", ";
-      line.measured += fmt::format("in the best {}", gain_text(entry.leave_one_out->ratio));
+      line.measured += "in the best " + estimate_text(*entry.leave_one_out);
       if (const auto interaction = entry.interaction())
         line.measured += fmt::format(" (interaction {:.2f})", *interaction);
     }

@@ -29,6 +29,7 @@ struct TuneRequest {
   std::optional<double> target;   // the fastest way to this held-out loss
   double cadence_share = 0.01;    // of the time, each of log, monitor, validation, checkpoint
   std::function<void(const std::string&)> say;  // progress, one sentence each
+  int same = 0;  // race the job against itself under so many names: every gain would be false
 };
 
 struct TuneResult {

@@ -69,7 +69,7 @@ def _ratio(ratio, low, high):
 
 
 def _entry(field, old, new, ratio=None, predicted=None, verdict="faster", claim="", effect="nothing", in_best=False, reason=""):
-    return {"field": field, "from": old, "to": new, "effect": effect, "claim": claim, "predicted": predicted, "add_one_in": ratio, "leave_one_out": None,
+    return {"field": field, "from": old, "to": new, "effect": effect, "claim": claim, "predicted": predicted, "predicted_interval": None, "add_one_in": ratio, "leave_one_out": None, "measured": ratio,
             "interaction": None, "prediction_error_points": None, "verdict": verdict, "reason": reason, "in_best": in_best}
 
 
@@ -83,7 +83,7 @@ def make_card():
         _entry("trainer.precision", "32-true", "bf16-mixed", _ratio(0.41, 0.39, 0.44), 0.3, verdict="slower here", claim="+50-100 %", effect="numerics"),
         _entry("model.train_ds.pin_memory", "false", "true", verdict="not measurable here", claim="+5-10 %", reason="there is no GPU"),
     ]
-    ledger = {"format": "redline.ledger", "version": 1, "objective": "samples/s of the whole run", "best": _ratio(1.39, 1.33, 1.44),
+    ledger = {"format": "redline.ledger", "version": 2, "objective": "samples/s of the whole run", "best": _ratio(1.39, 1.33, 1.44),
               "baseline_samples_per_second": 124.0, "best_samples_per_second": 172.0, "tuning_seconds": 95.0, "bound_left": 1.02,
               "median_prediction_error_points": 3.0, "entries": entries}
     certificate = {"format": "redline.certificate", "version": 2, "kind": "not worse", "accepted": True,

@@ -17,6 +17,8 @@ int64_t cadence_steps(double occurrence_seconds, double step_seconds, double sha
 
 namespace {
 
+constexpr double kTimedTwice = 0.25;  // relative error of what an occurrence costs, of which a few were timed: a prior
+
 class CadenceRules {
  public:
   CadenceRules(const JobView& job, const Observation& seen, std::span<const Ceiling> ceilings, double share)
@@ -74,6 +76,7 @@ class CadenceRules {
                 option->name,
                 option->value,
                 std::to_string(to)};
+    c.deviation = 0.003 + kTimedTwice * std::log1p(gain);
     if (std::string(rule) == "validation" && !job_.val_check_batches)
       c.not_tried = "it is a share of an epoch, which stays one";
     c.name = fmt::format("{} {} -> {}", c.field, c.from, c.to);

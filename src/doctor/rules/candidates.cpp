@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/precision.h"
 #include "core/strings.h"
@@ -83,6 +84,10 @@ class Rules {
       c.late = c.late || c.predicted_gain < -0.2;
       c.shapes_plan = c.group == "batch" || c.group == "buckets" || c.group == "padding" ||
                       (c.group == "precision" && plans_.knows_precision(c.to));
+      if (c.shapes_plan || c.group == "precision") c.works_on = WorksOn::Compute;
+      if (c.group == "workers" || c.group == "prefetch" || c.group == "cache" || c.group == "decode")
+        c.works_on = WorksOn::Loader;
+      if (c.shapes_plan) c.deviation = plans_.deviation(c.values);
     }
     return std::move(out_);
   }
@@ -155,18 +160,29 @@ class Rules {
         .consent = Effect::Optimisation;
   }
 
-  double worker_step_seconds(int workers, int threads) const {
-    const double compute =
-        thread_seconds(std::max(1e-9, step_ - wait_), seen_.calibration.parallel_share, job_.threads, threads);
-    return predicted_step_seconds({compute, loader_, threads, cores_, machine_.has_cuda}, workers);
+  double worker_step_seconds(int workers, int threads, double parallel, double paid) const {
+    const double compute = thread_seconds(std::max(1e-9, step_ - wait_), parallel, job_.threads, threads);
+    return predicted_step_seconds({compute, loader_, threads, cores_, machine_.has_cuda, paid}, workers);
   }
 
   void workers_and_threads() {
     const SearchDimension* const option = job_.switch_of("workers");
     const SearchDimension* const other = job_.switch_of("threads");
     if (option == nullptr || other == nullptr) return;
-    const double now = job_.workers == 0 ? step_ : worker_step_seconds(job_.workers, job_.threads);
-    const auto gain = [&](int workers, int threads) { return now / worker_step_seconds(workers, threads) - 1; };
+    const Prior paid = paid_by_step(cores_);
+    const Prior parallel{seen_.calibration.parallel_share, seen_.calibration.parallel_deviation};
+    const auto gain_if = [&](int workers, int threads, double parallel_share, double paid_share) {
+      const double now =
+          job_.workers == 0 ? step_ : worker_step_seconds(job_.workers, job_.threads, parallel_share, paid_share);
+      return now / worker_step_seconds(workers, threads, parallel_share, paid_share) - 1;
+    };
+    const auto gain = [&](int workers, int threads) { return gain_if(workers, threads, parallel.mean, paid.mean); };
+    const auto miss = [&](int workers, int threads) {
+      return std::hypot(miss_of(paid, [&](double share) { return gain_if(workers, threads, parallel.mean, share); }),
+                        threads == job_.threads ? 0 : miss_of(parallel, [&](double share) {
+                          return gain_if(workers, threads, share, paid.mean);
+                        }));
+    };
     // Free loading can gain no more than what the step waits and what workers take from its cores.
     const double share = std::min(0.95, (wait_ + (job_.workers > 0 ? loader_ / cores_ : 0)) / step_);
     const double bound = std::min(free_loader_, 1 / (1 - share) - 1 + 0.02);
@@ -186,7 +202,8 @@ class Rules {
             {same ? option->name : option->name + " x " + other->name, text(job_.workers, job_.threads),
              text(workers, threads)},
             values, std::min(gain(workers, threads), same ? free_loader_ : kNoBound), reason,
-            same ? Effect::Nothing : Effect::Numerics, same ? bound : kNoBound);
+            same ? Effect::Nothing : Effect::Numerics, same ? bound : kNoBound)
+            .deviation = miss(workers, threads);
       }
     }
     // A job without workers has nothing that could be ahead; with them, further ahead is one more thing to try.
@@ -196,7 +213,8 @@ class Rules {
     add("workers",
         {option->name + " x " + ahead->name, fmt::format("0 x {}", job_.prefetch), fmt::format("{} x 8", workers)},
         {{option->path, std::to_string(workers)}, {ahead->path, "8"}},
-        std::min(gain(workers, job_.threads), free_loader_), reason, Effect::Nothing, bound);
+        std::min(gain(workers, job_.threads), free_loader_), reason, Effect::Nothing, bound)
+        .deviation = miss(workers, job_.threads);
   }
 
   void buckets() {
@@ -245,10 +263,12 @@ class Rules {
                                      100 * compute_share(seen_)),
                          Effect::Numerics);
       c.consent = Effect::Numerics;
+      c.deviation =
+          miss_of(kMatrixWork, [&](double share) { return predicted_precision_gain(seen_, now, then, share); });
       // Faster products are not yet a faster step: without a race of it that is a hope, not a prediction.
       // The same where the machine was too busy to measure its rates; then its units say what is worth a race.
       c.unpredicted = !raced && (!measured || then > now);
-      if (c.unpredicted) c.predicted_gain = 0;
+      if (c.unpredicted) c.predicted_gain = 0, c.deviation = 0;
       if (!measured && !has_units(machine_, tried)) {
         c.not_tried = "this processor has no units for it";
       } else if (measured && then <= 0) {
@@ -276,28 +296,34 @@ class Rules {
     const SearchDimension* const option = job_.switch_of("cache");
     if (option == nullptr) return;
     const double saved = seen_.stage(measure::Stage::Read) + seen_.stage(measure::Stage::Decode);
-    const double paid = job_.workers == 0 ? saved : 0.75 * saved / cores_;
     const auto without = [&](double seconds) {
       return std::min(free_loader_, removal_gain(std::min(0.95, seconds / step_)));
     };
+    // Without workers the step pays for all of it.
+    const Prior paid = job_.workers == 0 ? Prior{1, 0} : paid_by_step(cores_);
+    const auto gain = [&](double share) { return without(share * saved / (job_.workers == 0 ? 1 : cores_)); };
     // The first epoch fills the cache: shorter trials than an epoch cannot show it.
     for (const std::string& kind : option->tried)
       if (kind != job_.cache)
-        add("cache", {option->name, job_.cache, kind}, {{option->path, kind}}, without(paid),
+        add("cache", {option->name, job_.cache, kind}, {{option->path, kind}}, gain(paid.mean),
             fmt::format("reading and decoding take {} of worker time per step", format_seconds(saved)), Effect::Nothing,
-            without(saved));
+            without(saved))
+            .deviation = miss_of(paid, gain);
   }
 
   void decoding() {
     const SearchDimension* const option = job_.switch_of("decode");
     if (option == nullptr || !job_.images || job_.fast_decode) return;
     const double decode = seen_.stage(measure::Stage::Decode);
-    const double saved = 0.5 * decode;  // about half of a JPEG is decoded for nothing
-    const double share = std::min(0.95, (job_.workers == 0 ? saved : saved / cores_) / step_);
-    add("decode", {option->name, "exact", "fast"}, {{option->path, "fast"}}, removal_gain(share),
-        fmt::format("decoding takes {} of worker time per step; pixels change by rounding", format_seconds(decode)),
-        Effect::Numerics)
-        .consent = Effect::Numerics;
+    const auto gain = [&](double share) {
+      return removal_gain(std::min(0.95, share * decode / (job_.workers == 0 ? 1 : cores_) / step_));
+    };
+    Candidate& c =
+        add("decode", {option->name, "exact", "fast"}, {{option->path, "fast"}}, gain(kDecodedForNothing.mean),
+            fmt::format("decoding takes {} of worker time per step; pixels change by rounding", format_seconds(decode)),
+            Effect::Numerics);
+    c.consent = Effect::Numerics;
+    c.deviation = miss_of(kDecodedForNothing, gain);
   }
 
   Candidate& unforeseen(const SearchDimension& option, const std::string& from, const std::string& to, Effect effect) {

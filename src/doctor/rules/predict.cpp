@@ -1,10 +1,21 @@
 #include "doctor/rules/predict.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace redline::doctor {
 
 using measure::Phase;
+
+Prior paid_by_step(int cores) {
+  const double shared = 1.0 / std::max(1, cores);
+  return {(1 + shared) / 2, (1 - shared) / std::sqrt(12.0)};
+}
+
+double miss_of(const Prior& prior, const std::function<double(double)>& gain) {
+  const auto log = [&](double share) { return std::log(std::max(0.1, 1 + gain(std::clamp(share, 0.0, 1.0)))); };
+  return std::hypot(kLeastMiss, (log(prior.mean + prior.deviation) - log(prior.mean - prior.deviation)) / 2);
+}
 
 double predicted_step_seconds(const LoaderModel& model, int workers) {
   const double compute = model.compute_seconds, loader = model.loader_seconds;
@@ -12,10 +23,8 @@ double predicted_step_seconds(const LoaderModel& model, int workers) {
   if (model.accelerator) return std::max(compute, loader / std::min(workers, model.cores));
   const int spare = model.cores - model.threads;
   if (spare >= 1) return std::max(compute, loader / std::min(workers, spare));
-  // No spare core: a worker shares a core with a training thread, and a parallel region waits for its slowest thread,
-  // so most of the loader's time is paid by the step. Three quarters is what lies between perfect sharing (1 / cores)
-  // and none (1).
-  const double paid = model.cores > 1 ? 0.75 : 1.0;
+  // No spare core: a worker shares a core with a training thread, and a parallel region waits for its slowest thread.
+  const double paid = model.paid >= 0 ? model.paid : paid_by_step(model.cores).mean;
   return std::max({compute + paid * loader, loader / std::min(workers, model.cores)});
 }
 
@@ -30,10 +39,9 @@ double fixed_share(const Observation& seen) {
   return std::min(0.99, rest + (seen.costs.known ? compute_share(seen) * seen.costs.fixed_share : 0.0));
 }
 
-double predicted_precision_gain(const Observation& seen, double rate_now, double rate_then) {
+double predicted_precision_gain(const Observation& seen, double rate_now, double rate_then, double matrix_work) {
   if (rate_now <= 0 || rate_then <= 0) return 0;
-  // About three fifths of forward and backward is matrix work in the tasks here; the rest is bound by memory and stays.
-  const double moved = 0.6 * compute_share(seen);
+  const double moved = matrix_work * compute_share(seen);
   return 1.0 / (1.0 - moved + moved * rate_now / rate_then) - 1.0;
 }
 

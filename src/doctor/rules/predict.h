@@ -2,9 +2,26 @@
 // tuner's ledger keeps these numbers beside what was measured, so every formula here is held to account.
 #pragma once
 
+#include <functional>
+
 #include "doctor/observation.h"
 
 namespace redline::doctor {
+
+// A share that nothing observed gives: what it usually is, and by how much it may be off (standard deviation).
+struct Prior {
+  double mean = 0, deviation = 0;
+};
+inline constexpr Prior kMatrixWork{0.6, 0.15};         // of forward and backward: the rest is bound by memory
+inline constexpr Prior kLeftByBuckets{0.3, 0.15};      // of the padding, where no plan can be made
+inline constexpr Prior kDecodedForNothing{0.5, 0.15};  // of a JPEG that is cut to a part
+// Of a worker's time, paid by a step that has no core to spare: anything between perfect sharing and none.
+Prior paid_by_step(int cores);
+
+// Standard deviation of log(1 + gain) that a prior leaves, beside `kLeastMiss`, by which a formula may be off in any
+// case.
+inline constexpr double kLeastMiss = 0.02;
+double miss_of(const Prior& prior, const std::function<double(double)>& gain);
 
 // Step time with `workers` worker threads, from the compute and loader work of one step. On a CPU the workers take
 // their time from the training threads; on a GPU they overlap with it.
@@ -14,6 +31,7 @@ struct LoaderModel {
   int threads = 1;             // intra-op threads of training
   int cores = 1;
   bool accelerator = false;
+  double paid = -1;  // of a worker's time by a step without a spare core; below zero: paid_by_step
 };
 double predicted_step_seconds(const LoaderModel& model, int workers);
 
@@ -26,7 +44,8 @@ double fixed_share(const Observation& seen);
 double compute_share(const Observation& seen);
 
 // Speed gain of another precision: the part of the step that is matrix work, at the measured rates.
-double predicted_precision_gain(const Observation& seen, double rate_now, double rate_then);
+double predicted_precision_gain(const Observation& seen, double rate_now, double rate_then,
+                                double matrix_work = kMatrixWork.mean);
 // Speed gain of removing `removed` of the padding (0..1): of what padding was seen to cost (Observation::costs), else
 // as if a padded item cost as much as a real one.
 double predicted_padding_gain(const Observation& seen, double removed);

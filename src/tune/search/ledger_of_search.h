@@ -1,4 +1,4 @@
-// The ledger from what a search tried. Pure.
+// The ledger from what a search believes. Pure.
 #pragma once
 
 #include <span>
@@ -13,12 +13,5 @@ namespace redline::tune {
 // `claims`: what the guides of the job's task promise.
 measure::Ledger ledger_of(const Search& search, std::span<const task::GuideClaim> claims,
                           std::span<const size_t> members);
-
-// What a fresh interleaved run should find, from the confirming blocks: their interval, widened for the noise of that
-// other run, at least 1.5 % to either side, and for a machine that is not always equally fast. `reference_seconds` is
-// the reference in every block it ran in: where its neighbours slow the machine, they slow two settings seldom alike.
-// `earlier`: the same two in a race of the search; what lies between its ratio and the confirmed one may come again.
-measure::Interval promised_interval(const measure::RatioEstimate& confirmed, std::span<const double> reference_seconds,
-                                    const std::optional<measure::RatioEstimate>& earlier = {});
 
 }  // namespace redline::tune

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/philox.h"
@@ -17,9 +18,9 @@ Candidate make_candidate(const std::string& name, double predicted, double ceili
 }
 
 // Runs a search whose candidates change speed by `gains`, log-normal noise of `noise` per turn.
-void run(Search& search, const std::map<std::string, double>& gains, double noise, uint64_t seed) {
+void run(Search& search, const std::map<std::string, double>& gains, double noise, uint64_t seed, double stays = 0) {
   KeyedStream draw(seed, 0, 0, 4);
-  double spent = 0;
+  double spent = 0, slow = draw.normal();
   while (const auto trial = search.next(spent)) {
     const auto time = [&](const Setting& setting) -> std::optional<double> {
       double speed = 1;
@@ -27,9 +28,13 @@ void run(Search& search, const std::map<std::string, double>& gains, double nois
         if (gains.at(path) <= -1) return std::nullopt;
         speed *= 1 + gains.at(path);
       }
-      return std::exp(noise * draw.normal()) / speed;
+      // What stays is felt by those that change something.
+      const double feels = stays > 0 && !setting.empty() ? slow : draw.normal();
+      return std::exp(noise * feels) / speed;
     };
-    search.report(time(trial->a), time(trial->b), "out of memory");
+    const auto a = time(trial->a), b = time(trial->b);
+    search.report(a, b, "out of memory");
+    slow = stays * slow + std::sqrt(1 - stays * stays) * draw.normal();
     spent += 1;
   }
 }
@@ -51,8 +56,8 @@ TEST(Ledger, SaysWhatWasFoundInTheIssuesWords) {
   Candidate forbidden = make_candidate("order", 0.4);
   forbidden.not_tried = "needs consent";
   candidates.push_back(forbidden);
-  Search search(candidates, SearchOptions());
-  run(search, {{"faster", 0.3}, {"slower", -0.3}, {"fails", -1}, {"nothing", 0.0}}, 0.01, 2);
+  Search search(candidates, {.budget_seconds = 400, .full_ledger = true});
+  run(search, {{"faster", 0.3}, {"slower", -0.3}, {"fails", -1}, {"nothing", 0.0}}, 0.005, 2);
   const measure::Ledger ledger = ledger_of(search, {}, search.members());
   EXPECT_EQ(find(ledger, "faster").verdict, LedgerVerdict::Faster);
   EXPECT_TRUE(find(ledger, "faster").in_best);
@@ -80,22 +85,22 @@ TEST(Ledger, AGuidesClaimStandsBesideItsSwitchAndNotBesideTheWayBack) {
   EXPECT_EQ(claims[1].text(), "+50-100 %") << "a guide may name no values";
 }
 
-TEST(Ledger, WhatHadNoTimeAloneSaysWhatItDidInCompany) {
+TEST(Ledger, AShortBudgetLeavesWideIntervalsAndNoExcuses) {
   Search search({make_candidate("batch", 0.3), make_candidate("buckets", 0.2), make_candidate("workers", 0.0),
                  make_candidate("later", -0.15)},
-                {.budget_seconds = 3 + 4 + 6});
-  run(search, {{"batch", 0.3}, {"buckets", 0.2}, {"workers", 0.0}, {"later", 0.0}}, 0.005, 2);
+                {.budget_seconds = 5});
+  run(search, {{"batch", 0.3}, {"buckets", 0.2}, {"workers", 0.0}, {"later", 0.0}}, 0.01, 2);
   const measure::Ledger ledger = ledger_of(search, {}, search.members());
-  for (const char* kept : {"batch", "buckets"}) {
-    EXPECT_EQ(find(ledger, kept).verdict, LedgerVerdict::InCompany) << kept;
-    ASSERT_TRUE(find(ledger, kept).leave_one_out.has_value()) << kept;
-    EXPECT_FALSE(find(ledger, kept).interaction().has_value()) << kept;
+  for (const measure::LedgerEntry& entry : ledger.entries) {
+    ASSERT_TRUE(entry.add_one_in && entry.leave_one_out && entry.predicted_interval) << entry.field;
+    EXPECT_TRUE(entry.predicted_interval->contains(*entry.predicted)) << entry.field;
+    if (entry.verdict == LedgerVerdict::Undecided) {
+      EXPECT_NE(entry.reason.find("still possible"), std::string::npos) << entry.field << entry.reason;
+    }
   }
-  EXPECT_NEAR(find(ledger, "batch").leave_one_out->ratio, 1.3, 0.03);
-  EXPECT_EQ(find(ledger, "workers").verdict, LedgerVerdict::InCompany);
-  EXPECT_NE(find(ledger, "workers").reason.find("on top of the first guess"), std::string::npos);
-  EXPECT_EQ(find(ledger, "later").verdict, LedgerVerdict::NotTried);
-  EXPECT_EQ(ledger.entries[2].field, "workers");  // after what is kept, before what was not tried
+  EXPECT_FALSE(find(ledger, "later").measured.has_value());
+  EXPECT_NE(find(ledger, "later").reason.find("prediction alone"), std::string::npos);
+  EXPECT_TRUE(ledger.entries[0].in_best && ledger.entries[1].in_best);  // the kept ones first
 }
 
 TEST(Ledger, AProofTooLongForTheBudgetIsLeftToGain) {
@@ -110,49 +115,33 @@ TEST(Ledger, AProofTooLongForTheBudgetIsLeftToGain) {
   EXPECT_GT(*ledger.bound_left, 1.2);  // so that a card never answers a longer budget
 }
 
-TEST(Ledger, APartWithoutWhichTheRestDoesNotRunIsKeptAndSaysSo) {
-  Search search({make_candidate("large", 0.3), make_candidate("small_numbers", 0.3)}, {.budget_seconds = 9});
-  double spent = 0;
-  while (const auto trial = search.next(spent++)) {
-    const auto time = [&](const Setting& s) -> std::optional<double> {
-      if (s.count("large") && !s.count("small_numbers")) return std::nullopt;
-      return s.count("large") ? 0.5 : s.count("small_numbers") ? 0.8 : 1.0;
-    };
-    search.report(time(trial->a), time(trial->b), "out of memory");
-  }
-  const measure::Ledger ledger = ledger_of(search, {}, search.members());
-  const measure::LedgerEntry& part = find(ledger, "small_numbers");
-  EXPECT_TRUE(part.in_best);
-  EXPECT_EQ(part.verdict, LedgerVerdict::InCompany);
-  EXPECT_EQ(part.reason, "the rest of the best does not run without it: out of memory");
-}
-
-TEST(Ledger, FalseGainsAreRare) {
-  int claims = 0, entries = 0;
-  for (double noise : {0.01, 0.03, 0.08})
-    for (uint64_t seed = 0; seed < 60; ++seed) {
+// Of ledgers whose switches do nothing, those in which any row claims a gain, with noise that stays from block to
+// block.
+TEST(Ledger, FalseGainsAreRareOverAllRowsTogether) {
+  for (const double stays : {0.0, 0.6}) {
+    int claims = 0;
+    constexpr int kLedgers = 60;
+    for (uint64_t seed = 0; seed < kLedgers; ++seed) {
       std::map<std::string, double> gains;
       std::vector<Candidate> candidates;
       for (int i = 0; i < 8; ++i) {
         gains["s" + std::to_string(i)] = 0;
-        candidates.push_back(make_candidate("s" + std::to_string(i), 0.1));
+        candidates.push_back(make_candidate("s" + std::to_string(i), 0.1));  // and all predicted to gain
       }
-      Search search(
-          candidates,
-          {.budget_seconds = 1e6, .least_gain = 0.02, .race = {}, .leave_one_out = true, .hopeless_ratio = 0.85});
-      run(search, gains, noise, 100 + seed);
-      for (const auto& entry : ledger_of(search, {}, search.members()).entries) {
-        claims += entry.verdict == LedgerVerdict::Faster;
-        ++entries;
-      }
+      Search search(candidates, {.budget_seconds = 60, .full_ledger = true});
+      run(search, gains, 0.03, 100 + seed, stays);
+      const measure::Ledger ledger = ledger_of(search, {}, search.members());
+      claims += std::any_of(ledger.entries.begin(), ledger.entries.end(),
+                            [](const auto& entry) { return entry.verdict == LedgerVerdict::Faster; });
     }
-  EXPECT_LE(claims, entries * 5 / 100) << entries;
+    EXPECT_LE(claims, 3) << stays;
+  }
 }
 
 // The whole decision: search, then fresh blocks that must be clear of 1.
 TEST(Ledger, ATuningClaimsNoGainWhereThereIsNone) {
   int claims = 0;
-  constexpr int kRuns = 200;
+  constexpr int kRuns = 60;
   for (uint64_t seed = 0; seed < kRuns; ++seed) {
     std::map<std::string, double> gains;
     std::vector<Candidate> candidates;
@@ -160,56 +149,20 @@ TEST(Ledger, ATuningClaimsNoGainWhereThereIsNone) {
       gains["s" + std::to_string(i)] = 0;
       candidates.push_back(make_candidate("s" + std::to_string(i), 0.1));
     }
-    Search search(candidates, SearchOptions());
-    run(search, gains, 0.04, 1000 + seed);
+    Search search(candidates, {.budget_seconds = 40});
+    run(search, gains, 0.04, 1000 + seed, 0.6);
     if (search.best().empty()) continue;
     KeyedStream draw(seed, 1, 0, 4);
     std::vector<double> a, b;
+    double slow = draw.normal();
     for (int i = 0; i < 8; ++i) {
       a.push_back(std::exp(0.04 * draw.normal()));
-      b.push_back(std::exp(0.04 * draw.normal()));
+      b.push_back(std::exp(0.04 * slow));
+      slow = 0.6 * slow + 0.8 * draw.normal();
     }
-    claims += measure::compare_blocks(a, b).interval.low > 1;
+    claims += measure::compare_blocks(a, b, 0.95, 1, search.correlation()).interval.low > 1;
   }
   EXPECT_LE(claims, kRuns * 5 / 100);
-}
-
-// Promises of 1.4x that a fresh run kept, of 400, on a machine whose speed wanders by `drift` (log) from one moment to
-// the next: a slower machine makes the ratio larger by 0.45 of that.
-int kept_promises(double drift, bool knows_the_machine) {
-  int inside = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
-    KeyedStream draw(seed, 2, 0, 4);
-    const auto blocks = [&] {
-      const double slow = drift * draw.normal();
-      std::vector<double> a, b;
-      for (int i = 0; i < 8; ++i) {
-        a.push_back(std::exp(slow + 0.05 * draw.normal()));
-        b.push_back(std::exp(0.55 * slow + 0.05 * draw.normal()) / 1.4);
-      }
-      return measure::compare_blocks(a, b);
-    };
-    std::vector<double> reference;
-    for (int i = 0; knows_the_machine && i < 20; ++i)
-      reference.push_back(std::exp(drift * draw.normal() + 0.05 * draw.normal()));
-    inside += promised_interval(blocks(), reference).contains(blocks().ratio);
-  }
-  return inside;
-}
-
-TEST(Ledger, APromiseCoversAFreshRun) {
-  EXPECT_GE(kept_promises(0, false), 360);
-  EXPECT_GE(kept_promises(0, true), 360);
-  EXPECT_GE(kept_promises(0.15, true), 360);
-  EXPECT_LT(kept_promises(0.15, false), 340);  // control: the blocks alone know nothing of it
-}
-
-TEST(Ledger, APromiseCoversWhatWasSeenBefore) {
-  const measure::RatioEstimate confirmed{1.8, {1.75, 1.85}, 8}, earlier{1.5, {1.45, 1.55}, 8};
-  const measure::Interval alone = promised_interval(confirmed, {}), both = promised_interval(confirmed, {}, earlier);
-  EXPECT_FALSE(alone.contains(1.5));
-  EXPECT_TRUE(both.contains(1.5) && both.contains(1.8));
-  EXPECT_NEAR(std::sqrt(both.low * both.high), std::sqrt(1.5 * 1.8), 0.02);
 }
 
 }  // namespace

@@ -2,23 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <utility>
 
 #include "core/check.h"
+#include "measure/student.h"
+#include "tune/search/acquisition.h"
 
 namespace redline::tune {
 
 namespace {
-constexpr int kMostCombinePasses = 2;
-constexpr double kLostGuess = 0.9;
-constexpr int kNeighbourBlocks = 4;       // most blocks of a race on top of a best that is only a guess yet
-constexpr int kApartBlocks = 4;           // most blocks of a race of the best against itself without one part
-constexpr double kMostApartShare = 0.5;   // of what is left after the guess: kept for them
-constexpr double kLeastToKeep = 12;       // blocks left after the guess: with fewer, nothing is kept
-constexpr int kMostBlocks = 64;           // of a race that stays undecided
-constexpr double kLaterError = 0.4;       // of the level before, each time the undecided are raced again
-constexpr double kLeastPromising = -0.1;  // expected to lose more than this on top of the guess: later, if at all
+constexpr double kOneSided = 1.645;      // 95 %
+constexpr double kLedgerWeight = 0.03;   // of a row's narrower deviation, beside a gain of the choice
+constexpr double kUnseen = 0.01;         // a prediction in twenty is off by far: of seeing a part of the best at all
+constexpr double kWorthABlock = 0.0003;  // less than this is not worth a block
+constexpr int kLookAhead[] = {1, 2, 4, 8, 16};  // blocks of one pairing whose worth is weighed
+constexpr size_t kAlive = 3;                    // settings that the pool keeps warm
+constexpr double kShown = 0.002;                // chance that nothing looks like this: a row is known
+constexpr double kLateGain = -0.1;              // of what is on because it is faster, as a rule
+
 // Switches are added and taken out one by one, which needs each option to belong to one of them.
 void check_disjoint(const std::vector<Entry>& entries) {
   std::map<std::string, std::string> owners;
@@ -30,43 +30,353 @@ void check_disjoint(const std::vector<Entry>& entries) {
       REDLINE_CHECK(added || owner->second == group, "two groups of switches must not set the same option");
     }
 }
+
+bool contains(const Combination& all, const Combination& part) {
+  for (size_t g = 0; g < all.size(); ++g)
+    if (part[g] != kNoValue && part[g] != all[g]) return false;
+  return true;
+}
+
+measure::RatioEstimate as_ratio(const Belief& belief, double quantile, int blocks) {
+  const double half = quantile * std::min(5.0, belief.deviation);
+  return {std::exp(belief.mean), {std::exp(belief.mean - half), std::exp(belief.mean + half)}, blocks};
+}
+
+// The chance that blocks without an effect ever look as these do, however often one looks: the inverse of how much
+// better an effect of about a tenth explains them (a mixture martingale; Robbins 1970).
+double chance_of_nothing(const Belief& blocks) {
+  constexpr double kUsualEffect = 0.1;
+  const double own = blocks.deviation * blocks.deviation, usual = kUsualEffect * kUsualEffect;
+  if (!std::isfinite(own)) return 1;
+  const double evidence = 0.5 * blocks.mean * blocks.mean / own * usual / (usual + own) - 0.5 * std::log1p(usual / own);
+  return std::min(1.0, std::exp(-evidence));
+}
+
 }  // namespace
 
-Search::Search(std::vector<Candidate> candidates, SearchOptions options) : options_(options) {
-  options_.race.least_gain = options_.least_gain;
-  options_.race.error *= 1 - kLaterError;  // so that all rounds together err no more often
+Search::Search(std::vector<Candidate> candidates, SearchOptions options) : options_(std::move(options)) {
+  std::map<std::string, size_t> groups;
+  std::vector<ModelSwitch> switches;
   for (Candidate& candidate : candidates) {
     Entry entry{std::move(candidate)};
-    if (!entry.candidate.not_tried.empty()) {
-      entry.state = entry.candidate.over_budget ? EntryState::OutOfBudget : EntryState::Pruned;
-      entry.note = entry.candidate.not_tried;
-    } else if (entry.candidate.ceiling < options_.least_gain) {
+    const Candidate& c = entry.candidate;
+    if (!c.not_tried.empty()) {
+      entry.state = EntryState::Pruned;
+      entry.note = c.not_tried;
+    } else if (c.ceiling < options_.least_gain) {
       entry.state = EntryState::Pruned;
       entry.note = "its ceiling is below what is worth a trial";
     }
+    const std::string group = c.group.empty() || c.ledger_only ? "only " + c.name : c.group;
+    group_of_.push_back(groups.try_emplace(group, groups.size()).first->second);
+    switches.push_back({group_of_.back(), c.predicted_log(), c.prediction_error(), c.works_on});
     entries_.push_back(std::move(entry));
   }
+  groups_ = groups.size();
   check_disjoint(entries_);
-  order_.resize(entries_.size());
-  std::iota(order_.begin(), order_.end(), size_t{0});
-  std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
-    return entries_[a].candidate.predicted_gain > entries_[b].candidate.predicted_gain;
-  });
+  model_.emplace(std::move(switches), [this](const Combination& c) { return predicted(c); });
+  for (const std::vector<double>& race : options_.earlier_races) model_->add_noise(race);
+  best_combination_ = none();
+  update();
 }
 
-bool Search::is_member(size_t entry) const {
-  return std::find(members_.begin(), members_.end(), entry) != members_.end();
+// Switches that shape the plan by their common plan, the others as if independent.
+double Search::predicted(const Combination& combination) const {
+  Setting plan;
+  double sum = 0;
+  for (const int value : combination) {
+    if (value == kNoValue) continue;
+    const Candidate& c = entries_[static_cast<size_t>(value)].candidate;
+    if (c.shapes_plan && options_.plan_gain)
+      plan = combine(plan, c.values);
+    else
+      sum += c.unpredicted && c.late ? kLateGain : c.predicted_log();
+  }
+  return plan.empty() ? sum : sum + std::log(std::max(0.1, 1 + options_.plan_gain(plan)));
 }
 
-std::optional<measure::RatioEstimate> Search::against_reference(const Setting& setting) const {
-  const auto race = met_.find({setting_text({}), setting_text(setting)});
-  return race == met_.end() ? std::nullopt : std::optional(race->second);
+// What a switch must bring to be kept.
+double Search::price(const Combination& combination) const {
+  double sum = 0;
+  for (const int value : combination) {
+    if (value == kNoValue) continue;
+    const bool free = entries_[static_cast<size_t>(value)].candidate.effect <= config::Effect::Numerics;
+    sum += std::log1p(free ? options_.least_gain / 2 : options_.least_gain);
+  }
+  return sum;
 }
 
-bool Search::met(const Setting& a, const Setting& b) const {
-  return met_.count({setting_text(a), setting_text(b)}) != 0;
+double Search::value(const Combination& combination) {
+  const auto [known, added] = values_.try_emplace(combination, 0.0);
+  if (added) known->second = model_->mean(combination) - price(combination);
+  return known->second;
 }
-bool Search::met_either_way(const Setting& a, const Setting& b) const { return met(a, b) || met(b, a); }
+
+bool Search::runs(const Combination& combination) const {
+  if (ran_combinations_.count(combination) != 0) return true;
+  return std::none_of(failed_.begin(), failed_.end(), [&](const Combination& f) { return contains(combination, f); });
+}
+
+bool Search::may_join(size_t index) const {
+  const Entry& entry = entries_[index];
+  return entry.state != EntryState::Pruned && entry.state != EntryState::Failed && !entry.candidate.ledger_only;
+}
+
+// Values of one group exclude each other.
+Combination Search::with(Combination combination, size_t index) const {
+  combination[group_of_[index]] = static_cast<int>(index);
+  return combination;
+}
+
+Setting Search::setting_of(const Combination& combination) const {
+  Setting setting;
+  for (const int value : combination)
+    if (value != kNoValue) setting = combine(setting, entries_[static_cast<size_t>(value)].candidate.values);
+  return setting;
+}
+
+// From one combination to the best of those that differ by one value, until none is better.
+Combination Search::climb(Combination at) {
+  for (;;) {
+    Combination next = at;
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      if (!may_join(i) || suspects_.count(i) != 0) continue;
+      Combination other = with(at, i);
+      if (at[group_of_[i]] == static_cast<int>(i)) other[group_of_[i]] = kNoValue;
+      if (runs(other) && value(other) > value(next) + 1e-9) next = other;
+    }
+    if (next == at) return at;
+    at = std::move(next);
+  }
+}
+
+// Best and rows as the model sees them now.
+void Search::update() {
+  values_.clear();
+  Combination kept = best_combination_;  // where climbing begins: what was the best before, as far as it runs
+  for (size_t g = 0; g < groups_; ++g)
+    if (kept[g] != kNoValue &&
+        (!may_join(static_cast<size_t>(kept[g])) || suspects_.count(static_cast<size_t>(kept[g]))))
+      kept[g] = kNoValue;
+  const Combination from_none = climb(none()), from_kept = climb(runs(kept) ? kept : none());
+  best_combination_ = value(from_none) > value(from_kept) + 1e-9 ? from_none : from_kept;
+  best_ = setting_of(best_combination_);
+  members_.clear();
+  for (const int value : best_combination_)
+    if (value != kNoValue) members_.push_back(static_cast<size_t>(value));
+  std::sort(members_.begin(), members_.end());
+  rows_.clear();
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
+    Combination rest = best_combination_;
+    if (rest[group_of_[i]] == static_cast<int>(i)) rest[group_of_[i]] = kNoValue;
+    const Combination base = entry.candidate.ledger_only ? none() : rest;
+    rows_.push_back({model_->view({none(), with(none(), i)}), model_->view({base, with(base, i)})});
+    const Row& row = rows_.back();
+    entry.against_reference = estimate(row.alone, entry.blocks);
+    entry.in_best = estimate(row.in_best, entry.blocks);
+    entry.predicted = as_ratio(row.alone.prior, 1.96, 0).interval;
+    if (entry.blocks == 0 || entry.state == EntryState::Failed) continue;
+    entry.alone = entry.against_reference.now;
+    entry.state = entry.alone->ratio > 1 + options_.least_gain / 2 ? EntryState::Better : EntryState::NotBetter;
+  }
+}
+
+SwitchEstimate Search::estimate(const SpeedModel::View& view, int blocks) const {
+  const double freedom = model_->noise().freedom;
+  const double quantile = measure::student_quantile(0.975, static_cast<int>(std::min(200.0, freedom)));
+  SwitchEstimate out{as_ratio(view.now, quantile, blocks), {}, 1};
+  Belief alone = SpeedModel::from_blocks(view);
+  if (blocks == 0 || !(alone.deviation < 1)) return out;
+  out.blocks = as_ratio(alone, quantile, blocks);
+  alone.deviation *= std::sqrt(freedom / (freedom - 2));  // what the noise is, is itself only estimated
+  out.chance = chance_of_nothing(alone);
+  return out;
+}
+
+// The blocks do not say yet whether it gains, loses or does nothing.
+bool Search::open(const Entry& entry, const SwitchEstimate& estimate) const {
+  if (entry.blocks < kBlocksOfAClaim) return true;
+  return estimate.chance > kShown && measure::judge(estimate.now) != measure::Verdict::NoEffect;
+}
+
+std::vector<Search::Option> Search::options() const {
+  std::vector<Option> all;
+  const Combination reference = none();
+  const auto add = [&](const Combination& a, const Combination& b, const std::string& reason) {
+    if (a == b || !runs(a) || !runs(b)) return;
+    if (std::none_of(all.begin(), all.end(), [&](const Option& o) { return o.contrast.a == a && o.contrast.b == b; }))
+      all.push_back({{a, b}, reason});
+  };
+  add(reference, best_combination_, "the best against the reference");
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    const std::string& name = entry.candidate.name;
+    if (entry.state == EntryState::Pruned || entry.state == EntryState::Failed) continue;
+    add(reference, with(reference, i), "alone: " + name);
+    if (entry.candidate.ledger_only || suspects_.count(i) != 0) continue;
+    Combination other = with(best_combination_, i);
+    if (other != best_combination_) {
+      add(best_combination_, other, "on top of the best: " + name);
+    } else {
+      other[group_of_[i]] = kNoValue;
+      add(best_combination_, other, "taken out of the best: " + name);
+    }
+  }
+  return all;
+}
+
+// What may be chosen in the end, against the reference.
+std::vector<SpeedModel::View> Search::alternatives() const {
+  std::set<Combination> all = {none(), best_combination_};
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (!may_join(i)) continue;
+    all.insert(with(none(), i));
+    if (suspects_.count(i) != 0) continue;
+    Combination other = with(best_combination_, i);
+    if (other == best_combination_) other[group_of_[i]] = kNoValue;
+    all.insert(std::move(other));
+  }
+  std::vector<SpeedModel::View> views;
+  for (const Combination& combination : all)
+    if (runs(combination)) views.push_back(model_->view({none(), combination}));
+  return views;
+}
+
+// How much narrower the rows that are open would get: of the parts of the best and of what may gain, or of all.
+double Search::ledger_gain(const SpeedModel::View& option, double scale) const {
+  double sum = 0;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    if (entry.state == EntryState::Pruned || entry.state == EntryState::Failed) continue;
+    const bool member = best_combination_[group_of_[i]] == static_cast<int>(i);
+    const auto add = [&](const SpeedModel::View& view, const SwitchEstimate& estimate) {
+      const Belief& now = view.now;
+      const bool gains = member || now.mean + kOneSided * now.deviation > std::log1p(options_.least_gain);
+      if (!open(entry, estimate) || !(gains || options_.full_ledger)) return;
+      const double slope = model_->covariance(view, option) * scale;
+      sum += now.deviation - std::sqrt(std::max(0.0, now.deviation * now.deviation - slope * slope));
+    };
+    add(rows_[i].alone, entry.against_reference);
+    if (member) add(rows_[i].in_best, entry.in_best);
+  }
+  return sum;
+}
+
+// Parts of the best that no block has seen and this one would.
+int Search::unseen(const Contrast& contrast) const {
+  int count = 0;
+  for (size_t g = 0; g < groups_; ++g) {
+    const int value = best_combination_[g];
+    if (value == kNoValue || entries_[static_cast<size_t>(value)].blocks > 0) continue;
+    count += (contrast.a[g] == value) != (contrast.b[g] == value);
+  }
+  return count;
+}
+
+double Search::seconds_of(const Contrast& contrast, int blocks) const {
+  double starts = 0;
+  for (const Combination* const side : {&contrast.a, &contrast.b})
+    starts += std::find(recent_.begin(), recent_.end(), *side) == recent_.end();
+  const double block = timed_blocks_ > 0 ? block_seconds_ / timed_blocks_ : 1;
+  const double start = timed_starts_ > 0 ? std::max(0.0, start_seconds_ / timed_starts_) : block;
+  return blocks * block + starts * start;
+}
+
+// What blocks and the starting of trials took, from how time went on.
+void Search::see_seconds(double spent_seconds) {
+  if (!asked_) return;
+  const double took = spent_seconds - asked_seconds_;
+  if (asked_starts_ == 0 || timed_blocks_ == 0) {
+    block_seconds_ += asked_starts_ == 0 ? took : took / (1 + asked_starts_);
+    ++timed_blocks_;
+  } else {
+    start_seconds_ += took - block_seconds_ / timed_blocks_;
+    timed_starts_ += asked_starts_;
+  }
+}
+
+std::optional<Pairing> Search::next(double spent_seconds) {
+  see_seconds(spent_seconds);
+  asked_.reset();
+  if (spent_seconds >= options_.budget_seconds) {
+    out_of_budget_ = true;
+    return std::nullopt;
+  }
+  const std::vector<SpeedModel::View> choices = alternatives();
+  std::vector<double> means;
+  for (const SpeedModel::View& choice : choices) means.push_back(choice.now.mean - price(choice.contrast.b));
+  double most = 0;
+  for (Option& option : options()) {
+    const SpeedModel::View view = model_->view(option.contrast);
+    std::vector<Prospect> prospects;
+    for (size_t i = 0; i < choices.size(); ++i) prospects.push_back({means[i], model_->covariance(choices[i], view)});
+    for (const int blocks : kLookAhead) {
+      const double scale =
+          1 / std::sqrt(view.now.deviation * view.now.deviation + model_->noise_of(option.contrast, blocks));
+      std::vector<Prospect> moved = prospects;
+      for (Prospect& prospect : moved) prospect.slope *= scale;
+      const double gain = expected_gain(std::move(moved)) + kLedgerWeight * ledger_gain(view, scale) +
+                          kUnseen * unseen(option.contrast);
+      const double rate = gain / seconds_of(option.contrast, blocks);
+      if (gain < kWorthABlock * (options_.full_ledger ? 0.1 : 1) || rate <= most) continue;
+      most = rate;
+      asked_ = option;
+    }
+  }
+  if (!asked_) return std::nullopt;
+  asked_seconds_ = spent_seconds;
+  asked_starts_ = 0;
+  for (const Combination& side : {asked_->contrast.a, asked_->contrast.b}) {
+    asked_starts_ += std::find(recent_.begin(), recent_.end(), side) == recent_.end();
+    recent_.remove(side);
+    recent_.push_front(side);
+  }
+  while (recent_.size() > kAlive) recent_.pop_back();
+  return Pairing{setting_of(asked_->contrast.a), setting_of(asked_->contrast.b), asked_->reason,
+                 model_->blocks_of(asked_->contrast)};
+}
+
+void Search::report(std::optional<double> a_seconds, std::optional<double> b_seconds, const std::string& failure) {
+  REDLINE_CHECK(asked_.has_value(), "a result belongs to a trial that was asked for");
+  const Contrast& contrast = asked_->contrast;
+  if (a_seconds && b_seconds) {
+    ran_combinations_.insert({contrast.a, contrast.b});
+    for (size_t g = 0; g < groups_; ++g) {
+      for (const int value : {contrast.a[g], contrast.b[g]}) {
+        if (value == kNoValue) continue;
+        const auto index = static_cast<size_t>(value);
+        ran_.insert(index), suspects_.erase(index);
+        entries_[index].blocks += contrast.a[g] != contrast.b[g];
+      }
+    }
+    model_->add(contrast, std::log(*a_seconds / *b_seconds));
+    return update();
+  }
+  // Of a switch that has run before, only this company is known to fail.
+  const Combination& culprit = b_seconds ? contrast.a : contrast.b;
+  const Combination& other = b_seconds ? contrast.b : contrast.a;
+  std::vector<size_t> members, apart;
+  for (size_t g = 0; g < groups_; ++g) {
+    if (culprit[g] == kNoValue) continue;
+    members.push_back(static_cast<size_t>(culprit[g]));
+    if (other[g] != culprit[g]) apart.push_back(members.back());
+  }
+  failed_.insert(culprit);
+  for (size_t g = 0; g < groups_; ++g)
+    if (culprit[g] == kNoValue && other[g] != kNoValue)
+      entries_[static_cast<size_t>(other[g])].note = "the rest of the best does not run without it: " + failure;
+  for (const size_t i : apart) {
+    const bool ran = ran_.count(i) != 0;
+    entries_[i].note = (members.size() > 1 ? "with the best it fails: " : ran ? "alone it fails: " : "") + failure;
+    if (ran) continue;
+    if (members.size() == 1)
+      entries_[i].state = EntryState::Failed;
+    else
+      suspects_.insert(i);
+  }
+  update();
+}
 
 void Search::fail(const std::string& setting, const std::string& why) {
   for (Entry& entry : entries_) {
@@ -74,425 +384,30 @@ void Search::fail(const std::string& setting, const std::string& why) {
     entry.state = EntryState::Failed;
     entry.note = why;
   }
+  update();
 }
 
-std::optional<Pairing> Search::next(double spent_seconds) {
-  if (spent_seconds >= options_.budget_seconds && stage_ != Stage::Done) {
-    out_of_budget_ = true;
-    // A race that was cut off still says something: its blocks are an estimate, only no decision.
-    if (race_ && race_->blocks() >= 2 && (stage_ == Stage::AddOneIn || stage_ == Stage::Leftovers)) {
-      entries_[racing_].alone = race_->estimate();
-      entries_[racing_].state = EntryState::NotBetter;
-      entries_[racing_].note = "the budget ended before this was decided";
-      entries_[racing_].open = left_open(racing_);
-    }
-    if (race_ && race_->blocks() >= 2 && stage_ == Stage::LeaveOneOut) entries_[racing_].removed = race_->estimate();
-    race_.reset();
-    for (Entry& entry : entries_) {
-      if (entry.state == EntryState::Untried) entry.state = EntryState::OutOfBudget;
-      if (stage_ == Stage::Guess) entry.guessed = false;  // nothing is known of it
-    }
-    stage_ = Stage::Done;
-  }
-  if (blocks_ == 0) begun_seconds_ = spent_seconds;
-  spent_seconds_ = spent_seconds;
-  if (!race_ && !start_next_race()) return std::nullopt;
-  pairing_.block = race_->blocks();
-  return pairing_;
-}
-
-void Search::report(std::optional<double> a_seconds, std::optional<double> b_seconds, const std::string& failure) {
-  REDLINE_CHECK(race_.has_value(), "a result belongs to a trial that was asked for");
-  ++blocks_;
-  timed_blocks_ += a_seconds && b_seconds;
-  if (stage_ == Stage::Guess) {
-    if (!a_seconds || !b_seconds) return fail_guess(failure);
-    race_->add(*a_seconds, *b_seconds);
-    // Nothing is claimed by giving it up: a guess that clearly loses its first blocks has no right to more.
-    if (!single_guess_ && race_->estimate().ratio < kLostGuess) return finish_guess(RaceDecision::NotBetter);
-    if (const RaceDecision decision = race_->decide(); decision != RaceDecision::Continue) finish_guess(decision);
-    return;
-  }
-  Entry& entry = entries_[racing_];
-  if (!a_seconds || !b_seconds) {
-    entry.open.reset();
-    if (stage_ == Stage::LeaveOneOut) {
-      entry.note = "the rest of the best does not run without it: " + failure;
-    } else if (pairing_.a.empty()) {
-      entry.state = EntryState::Failed;
-      entry.note = failure;
-    } else {
-      entry.failed_on_top = true;
-      entry.note = "with the best it fails: " + failure;
-    }
-    race_.reset();
-    ++cursor_;
-    return;
-  }
-  race_->add(*a_seconds, *b_seconds);
-  if (const RaceDecision decision = race_->decide(); decision != RaceDecision::Continue) finish_race(decision);
-}
-
-// Values of one group exclude each other.
-void Search::leave_group(std::vector<size_t>& entries, size_t index) const {
-  const std::string& group = entries_[index].candidate.group;
-  std::erase_if(entries, [&](size_t e) { return !group.empty() && entries_[e].candidate.group == group; });
-}
-
-void Search::adopt(size_t index) {
-  best_ = on_top_of_best(index);
-  leave_group(members_, index);
-  members_.push_back(index);
-  changed_ = true;
-}
-
-void Search::finish_guess(RaceDecision decision) {
-  const bool better = decision == RaceDecision::Better;
-  guess_undecided_ = decision == RaceDecision::Undecided;
-  if (better) best_ = pairing_.b;
+double Search::untested_gain() const {
+  double most = 0;
   for (size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].guessed && single_guess_ && race_->blocks() > 0) {  // this was its race alone
-      entries_[i].alone = race_->estimate();
-      entries_[i].state = better ? EntryState::Better : EntryState::NotBetter;
-      if (guess_undecided_) entries_[i].open = left_open(i);
-    }
-    entries_[i].guessed = entries_[i].guessed && better;
-    if (entries_[i].guessed) members_.push_back(i);
-  }
-  if (race_->blocks() > 0) met_[{setting_text({}), setting_text(pairing_.b)}] = race_->estimate();
-  see_noise();
-  race_.reset();
-  if (better)
-    begin_neighbours();
-  else
-    end_guess();
-}
-
-void Search::end_guess() {
-  cursor_ = 0;
-  if (leftovers_done_)
-    stage_ = Stage::Again;
-  else
-    begin_alone(Stage::AddOneIn);
-}
-
-// A whole that fails says nothing of its parts; each is seen alone.
-void Search::fail_guess(const std::string& failure) {
-  for (Entry& entry : entries_) {
-    if (entry.guessed && single_guess_) entry.state = EntryState::Failed, entry.note = failure;
-    entry.guessed = false;
-  }
-  finish_guess(RaceDecision::NotBetter);
-}
-
-void Search::begin_neighbours() {
-  stage_ = Stage::Neighbours;
-  cursor_ = 0;
-  combine_passes_ = 0;
-  alone_done_ = false;
-  queue_.clear();
-  for (const size_t i : order_) {
     const Entry& entry = entries_[i];
-    if ((entry.state == EntryState::Untried || entry.open) && !entry.candidate.late && !entry.candidate.ledger_only &&
-        !is_member(i) && !entry.on_top && !entry.failed_on_top && !entry.removed &&
-        expected_on_top(i) >= kLeastPromising)
-      queue_.push_back(i);
+    const Candidate& c = entry.candidate;
+    if (c.ledger_only || entry.state == EntryState::Failed) continue;
+    if (entry.state == EntryState::Pruned && !c.over_budget) continue;
+    if (best_combination_[group_of_[i]] == static_cast<int>(i)) continue;
+    const SpeedModel::View view = model_->view({best_combination_, with(best_combination_, i)});
+    const double upper = view.now.mean + kOneSided * view.now.deviation;
+    most = std::max(most, std::min(std::expm1(upper), c.ceiling));
   }
-  std::stable_sort(queue_.begin(), queue_.end(),
-                   [&](size_t a, size_t b) { return expected_on_top(a) > expected_on_top(b); });
+  return most;
 }
 
-void Search::see_noise() {
-  if (race_->blocks() < 2) return;
-  squares_ += std::pow(race_->deviation(), 2) * (race_->blocks() - 1);
-  freedom_ += race_->blocks() - 1;
-}
-
-void Search::finish_race(RaceDecision decision) {
-  Entry& entry = entries_[racing_];
-  const measure::RatioEstimate estimate = race_->estimate();
-  const bool better = decision == RaceDecision::Better;
-  const bool keep = (better && stage_ != Stage::LeaveOneOut) || worth_keeping(racing_);
-  if (stage_ != Stage::LeaveOneOut)
-    entry.open = decision == RaceDecision::Undecided ? left_open(racing_) : std::nullopt;
-  met_[{setting_text(pairing_.a), setting_text(pairing_.b)}] = estimate;
-  see_noise();
-  race_.reset();
-  ++cursor_;
-  switch (stage_) {
-    case Stage::Guess:
-      break;
-    case Stage::Neighbours:
-      entry.on_top = estimate;
-      if (keep) adopt(racing_);
-      break;
-    case Stage::AddOneIn:
-    case Stage::Leftovers:
-      entry.alone = estimate;
-      entry.state = better ? EntryState::Better : EntryState::NotBetter;
-      // Always a best so far: the best single switch stands until the combination is known. Two that have met directly
-      // are not compared again by way of the reference.
-      if (better && !entry.candidate.ledger_only &&
-          (members_.empty() ||
-           (stage_ == Stage::AddOneIn && members_.size() == 1 && entries_[members_[0]].alone &&
-            estimate.ratio > entries_[members_[0]].alone->ratio && !met(best_, on_top_of_best(racing_))))) {
-        members_ = {racing_};
-        best_ = entry.candidate.values;
-      }
-      break;
-    case Stage::Combine:
-      if (keep) adopt(racing_);
-      break;
-    case Stage::Again:
-      if (pairing_.a.empty()) entry.alone = estimate, entry.state = better ? EntryState::Better : EntryState::NotBetter;
-      if (better || (keep && !best_.empty())) adopt(racing_);
-      break;
-    case Stage::LeaveOneOut:
-      entry.removed = estimate;
-      // `better` here: the setting without it is faster beyond doubt, so it goes. What was only guessed must be worth
-      // it.
-      if (better || (entry.guessed && !keep)) {
-        best_ = without(best_, entry.candidate.values);
-        std::erase(members_, racing_);
-        entry.open.reset();  // what was believed of it before is answered
-      }
-      break;
-    case Stage::Done:
-      break;
-  }
-}
-
-bool Search::start_next_race() {
-  for (;;) {
-    switch (stage_) {
-      case Stage::Guess:
-        if (start_guess()) return true;
-        end_guess();
-        break;
-      case Stage::Neighbours:
-        if (start_neighbour()) return true;
-        begin_leave_one_out();
-        break;
-      case Stage::AddOneIn:
-        if (start_alone()) return true;
-        alone_done_ = true;
-        begin_combine();
-        break;
-      case Stage::Combine:
-        if (start_combine()) return true;
-        if (changed_ && combine_passes_ < kMostCombinePasses)
-          begin_combine();
-        else
-          begin_leave_one_out();
-        break;
-      case Stage::LeaveOneOut:
-        if (start_leave_one_out()) return true;
-        if (std::exchange(neighbours_wait_, false))
-          begin_neighbours();
-        else if (!alone_done_)
-          begin_alone(Stage::AddOneIn);
-        else if (!leftovers_done_)
-          begin_alone(Stage::Leftovers);
-        else if (!begin_again())
-          stage_ = Stage::Done;
-        break;
-      case Stage::Leftovers:
-        if (start_alone()) return true;
-        leftovers_done_ = true;
-        combine_passes_ = 0;
-        begin_combine();
-        break;
-      case Stage::Again:
-        if (start_again()) return true;
-        combine_passes_ = 0;
-        begin_combine();
-        break;
-      case Stage::Done:
-        return false;
-    }
-  }
-}
-
-// Twice the blocks for what the noise left open; false when nothing is.
-bool Search::begin_again() {
-  queue_.clear();
-  for (size_t i = 0; i < entries_.size(); ++i)
-    if (entries_[i].open && may_gain(i)) queue_.push_back(i);
-  if (queue_.empty() || 2 * options_.race.most_blocks > kMostBlocks) return false;
-  if (!options_.full_ledger && untested_gain() < options_.least_gain) return false;
-  std::stable_sort(queue_.begin(), queue_.end(),
-                   [&](size_t a, size_t b) { return expected_on_top(a) > expected_on_top(b); });
-  options_.race.most_blocks *= 2;
-  options_.race.error *= kLaterError;
-  cursor_ = 0;
-  stage_ = best_.empty() && guess_undecided_ ? Stage::Guess : Stage::Again;
-  return true;
-}
-
-bool Search::start_again() {
-  for (; cursor_ < queue_.size(); ++cursor_) {
-    const size_t index = queue_[cursor_];
-    if (is_member(index) || !entries_[index].open) continue;
-    start(index, best_, on_top_of_best(index), best_.empty() ? "again, alone: " : "again, on top of the best: ");
-    return true;
-  }
-  return false;
-}
-
-void Search::start(size_t entry, Setting a, Setting b, const char* how) {
-  racing_ = entry;
-  pairing_ = {std::move(a), std::move(b), how + entries_[entry].candidate.name, 0};
-  race_.emplace(options_.race);
-}
-
-bool Search::start_guess() {
-  // Greedily what is expected to gain most on top of what was taken, a better value of a taken group included.
-  for (size_t taken = 0; taken < entries_.size(); ++taken) {
-    std::optional<size_t> most;
-    double gain = 0;
-    for (const size_t i : order_) {
-      const Entry& entry = entries_[i];
-      if ((entry.state != EntryState::Untried && !entry.open) || entry.candidate.late || entry.candidate.ledger_only ||
-          is_member(i))
-        continue;
-      // Another value instead of one that is taken costs nothing more; a further switch must be worth it.
-      const bool instead = std::any_of(members_.begin(), members_.end(), [&](size_t m) {
-        return !entry.candidate.group.empty() && entries_[m].candidate.group == entry.candidate.group;
-      });
-      const double expected = expected_on_top(i);
-      if (expected > std::max(gain, instead ? 1e-6 : options_.least_gain)) gain = expected, most = i;
-    }
-    if (!most) break;
-    leave_group(members_, *most);
-    members_.push_back(*most);
-  }
-  const std::vector<size_t> guess = std::exchange(members_, {});
-  if (guess.empty()) return false;
-  single_guess_ = guess.size() == 1;
-  Setting together;
-  for (const size_t i : guess) {
-    entries_[i].guessed = true;
-    together = combine(together, entries_[i].candidate.values);
-  }
-  pairing_ = {{}, std::move(together), "all that is predicted to gain, together", 0};
-  race_.emplace(options_.race);
-  return true;
-}
-
-// What each part of the best is worth is what a reader asks first, and a part that harms must go: some time is kept for
-// that, unless a budget is so short that the other values need it all.
-bool Search::must_take_apart() {
-  const double left = options_.budget_seconds - spent_seconds_;
-  const double block = (spent_seconds_ - begun_seconds_) / std::max(1, timed_blocks_);
-  if (!kept_seconds_)
-    kept_seconds_ = options_.leave_one_out && left >= kLeastToKeep * block ? kMostApartShare * left : 0;
-  const double apart = std::min(*kept_seconds_, kApartBlocks * block * static_cast<double>(members_.size()));
-  return apart > 0 && apart + kApartBlocks * block > left;
-}
-
-bool Search::start_neighbour() {
-  for (; cursor_ < queue_.size(); ++cursor_) {
-    const size_t index = queue_[cursor_];
-    Setting challenger = on_top_of_best(index);
-    if (is_member(index) || met_either_way(best_, challenger)) continue;
-    if (must_take_apart()) {
-      neighbours_wait_ = true;
-      return false;
-    }
-    start(index, best_, std::move(challenger), "on top of the guess: ");
-    RaceOptions options = options_.race;
-    options.most_blocks = std::min(options.most_blocks, kNeighbourBlocks);
-    race_.emplace(options);
-    return true;
-  }
-  return false;
-}
-
-// The parts of the best first: what each is worth alone and in company is what a reader asks next.
-void Search::begin_alone(Stage stage) {
-  stage_ = stage;
-  cursor_ = 0;
-  queue_ = order_;
-  std::stable_partition(queue_.begin(), queue_.end(), [&](size_t i) { return is_member(i); });
-}
-
-bool Search::start_alone() {
-  const bool late = stage_ == Stage::Leftovers;
-  for (; cursor_ < queue_.size(); ++cursor_) {
-    const size_t index = queue_[cursor_];
-    const Entry& entry = entries_[index];
-    if (entry.state != EntryState::Untried || entry.candidate.late != late) continue;
-    if (late && !options_.full_ledger && !entry.candidate.ledger_only && !may_gain(index)) continue;
-    start(index, {}, entry.candidate.values, "alone: ");
-    return true;
-  }
-  return false;
-}
-
-void Search::begin_combine() {
-  stage_ = Stage::Combine;
-  cursor_ = 0;
-  changed_ = false;
-  ++combine_passes_;
-  queue_.clear();
-  for (size_t i = 0; i < entries_.size(); ++i)
-    if (entries_[i].alone && !entries_[i].failed_on_top && !entries_[i].candidate.ledger_only &&
-        entries_[i].alone->ratio >= options_.hopeless_ratio)
-      queue_.push_back(i);
-  std::stable_sort(queue_.begin(), queue_.end(),
-                   [&](size_t a, size_t b) { return entries_[a].alone->ratio > entries_[b].alone->ratio; });
-}
-
-Setting Search::on_top_of_best(size_t index) const {
-  const Candidate& candidate = entries_[index].candidate;
-  Setting base = best_;
-  for (size_t m : members_)
-    if (!candidate.group.empty() && entries_[m].candidate.group == candidate.group)
-      base = without(base, entries_[m].candidate.values);
-  return combine(base, candidate.values);
-}
-
-bool Search::start_combine() {
-  if (best_.empty()) return false;  // nothing won: each was seen alone already
-  for (; cursor_ < queue_.size(); ++cursor_) {
-    const size_t index = queue_[cursor_];
-    if (is_member(index)) continue;
-    Setting challenger = on_top_of_best(index);
-    if (challenger == best_ || met_either_way(best_, challenger)) continue;
-    start(index, best_, std::move(challenger), "on top of the best: ");
-    return true;
-  }
-  return false;
-}
-
-void Search::begin_leave_one_out() {
-  stage_ = Stage::LeaveOneOut;
-  kept_seconds_ = 0;
-  queue_ = options_.leave_one_out && members_.size() > 1 ? members_ : std::vector<size_t>();
-  std::stable_sort(queue_.begin(), queue_.end(),  // what is expected to matter most first
-                   [&](size_t a, size_t b) { return expected_without(a) < expected_without(b); });
-  cursor_ = 0;
-}
-
-bool Search::start_leave_one_out() {
-  for (; cursor_ < queue_.size() && members_.size() > 1; ++cursor_) {
-    Setting rest = without(best_, entries_[queue_[cursor_]].candidate.values);
-    if (met(best_, rest)) continue;  // the best has not changed since
-    // What was added last has just been raced the other way round.
-    if (const auto race = met_.find({setting_text(rest), setting_text(best_)}); race != met_.end()) {
-      const measure::RatioEstimate& e = race->second;
-      entries_[queue_[cursor_]].removed =
-          measure::RatioEstimate{1 / e.ratio, {1 / e.interval.high, 1 / e.interval.low}, e.blocks};
-      continue;
-    }
-    start(queue_[cursor_], best_, std::move(rest), "taken out of the best: ");
-    RaceOptions options = options_.race;
-    options.least_gain = 0.0;
-    options.most_blocks = std::min(options.most_blocks, kApartBlocks);
-    race_.emplace(options);
-    return true;
-  }
-  return false;
+std::vector<std::string> Search::unknown() const {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_)
+    if (entry.candidate.unpredicted && !entry.candidate.late && entry.blocks == 0 && entry.state == EntryState::Untried)
+      names.push_back(entry.candidate.field);
+  return names;
 }
 
 }  // namespace redline::tune

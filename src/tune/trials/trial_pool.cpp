@@ -45,7 +45,7 @@ QuietLog::~QuietLog() { set_log_level(static_cast<LogLevel>(before_)); }
 struct TrialPool::Runner {
   Setting setting;
   std::unique_ptr<train::Trial> trial;
-  double cadence = 0;  // seconds per step
+  double validation = 1;  // what a validation takes, of the reference's
   int64_t own_bytes = 0, queue_at_start = 0, warm_steps = 0;
   double samples_per_step = 1;
 };
@@ -152,8 +152,10 @@ TrialPool::Runner& TrialPool::runner(const Setting& setting) {
   if (Runner* const alive = find_alive(setting)) return *alive;
   if (!setting.empty() && !reference_ran_) start({});
   Runner& r = start(setting);
-  if (const double factor = validation_factor(r); factor != 1) r.cadence = cadence_seconds(r, factor);
-  return *find_alive(setting);
+  const double factor = validation_factor(r);  // may start the reference
+  Runner& mine = *find_alive(setting);
+  mine.validation = factor;
+  return mine;
 }
 
 // The least recently used make room; where a larger size must show that it fits, all others go.
@@ -186,18 +188,19 @@ TrialPool::Runner& TrialPool::start(const Setting& setting) {
   const int64_t batch = r->trial->job().train_ds().batch_size.value();
   r->samples_per_step = batch > 0 ? static_cast<double>(batch * r->trial->job().trainer().accumulate_grad_batches)
                                   : reference_.samples_per_step;  // bounded by length: no setting changes that
-  r->cadence = cadence_seconds(*r, 1);
   reference_ran_ = reference_ran_ || setting.empty();
   alive_.push_front(std::move(r));
   settle(*alive_.front());
   return *alive_.front();
 }
 
-// What the cadences cost a step of this setting, whose validation takes so many times the reference's.
-double TrialPool::cadence_seconds(const Runner& r, double factor) const {
+// What the cadences cost a step of this setting, one of which takes `step_seconds` without them: checkpoints that
+// follow a clock come the more often per step the longer it is.
+double TrialPool::cadence_seconds(const Runner& r, double step_seconds) const {
   measure::PerCadence seconds = reference_.cadence_seconds;
-  seconds.validate *= factor;
-  return measure::cadence_seconds(seconds, train::cadences_per_step(r.trial->settings(), r.trial->steps_per_epoch()));
+  seconds.validate *= r.validation;
+  return measure::cadence_seconds(seconds, train::cadences_per_step(r.trial->settings(), r.trial->steps_per_epoch(),
+                                                                    seconds.checkpoint, step_seconds));
 }
 
 // Where threads or precision may change what a validation costs and it matters, it is timed in turns with the
@@ -312,7 +315,7 @@ std::array<int64_t, 2> TrialPool::go_to_same_samples(Runner& a, Runner& b) {
 TrialPool::Block TrialPool::run_block(const Setting& a, const Setting& b, int block) {
   const QuietLog quiet;
   for (const Setting* setting : {&a, &b})
-    if (const auto known = failure_of(*setting)) return {{}, {}, *known};
+    if (const auto known = failure_of(*setting)) return {{}, {}, *known, setting == &a};
   const Journal journal(options_.journal, b.empty() ? a : b);
   bool others =
       std::any_of(alive_.begin(), alive_.end(), [&](const auto& r) { return r->setting != a && r->setting != b; });
@@ -330,7 +333,7 @@ TrialPool::Block TrialPool::run_block(const Setting& a, const Setting& b, int bl
       if (memory && std::exchange(others, false)) continue;  // idle trials had the memory: once more without them
       if (now->empty()) throw;                               // the job itself: nothing can be compared with it
       // A challenger is to blame for what happens while both run: `a` has run before.
-      return {{}, {}, failures_[setting_text(*now)] = first_line(error.what())};
+      return {{}, {}, failures_[setting_text(*now)] = first_line(error.what()), now == &a};
     }
   }
 }
@@ -348,8 +351,11 @@ TrialPool::Block TrialPool::take_turns(const Setting& a, const Setting& b, int b
   if (train::StopFlag::requested() || cost[0].steps == 0 || cost[1].steps == 0) return {{}, {}, "stopped"};
   // A preset may cut the samples themselves: then they are counted as they come.
   const double items = a.count(kPresetKey) + b.count(kPresetKey) > 0 ? 0 : reference_.items_per_sample;
-  return {
-      seconds_per_sample(cost[0], both[0]->cadence, items), seconds_per_sample(cost[1], both[1]->cadence, items), {}};
+  const auto seconds = [&](size_t side) {
+    const double step = cost[side].seconds / static_cast<double>(cost[side].steps);
+    return seconds_per_sample(cost[side], cadence_seconds(*both[side], step), items);
+  };
+  return {seconds(0), seconds(1), {}};
 }
 
 }  // namespace redline::tune

@@ -38,10 +38,11 @@ class TrialPool {
   TrialPool(const JobSource& jobs, PoolOptions options);
   ~TrialPool();
 
-  // One interleaved block: seconds per sample of the whole run for both; nullopt for one that fails, with `failure`.
+  // One interleaved block: seconds per sample of the whole run for both; of none when one fails, with `failure`.
   struct Block {
     std::optional<double> a, b;
     std::string failure;
+    bool a_failed = false;  // not b
   };
   Block run_block(const Setting& a, const Setting& b, int block);
 
@@ -91,7 +92,7 @@ class TrialPool {
   int64_t probe_memory(Runner& r);
   void warm_up(Runner& r);
   void first_steps(Runner& r, bool probe);
-  double cadence_seconds(const Runner& r, double validation_factor) const;
+  double cadence_seconds(const Runner& r, double step_seconds) const;
   double validation_factor(Runner& r);
   std::array<int64_t, 2> go_to_same_samples(Runner& a, Runner& b);
   TurnCost turn(Runner& r, int64_t steps);

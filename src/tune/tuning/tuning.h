@@ -64,9 +64,10 @@ class Tuning {
   void stop_if_asked() const;
   TrialPool::Block run_block(const Setting& a, const Setting& b, int block);
   void calibrate();
-  std::optional<double> calibrating_blocks(const Setting& a, const Setting& b);
+  std::optional<measure::RatioEstimate> calibrating_blocks(const Setting& a, const Setting& b);
   void search();
   std::vector<Candidate> candidates() const;
+  std::vector<Candidate> same_candidates() const;
   double samples_factor(const Setting& setting) const;
   // Pairs of runs, planned once for all candidates.
   void plan_pairs();
@@ -106,6 +107,7 @@ class Tuning {
   int64_t memory_limit_ = 0;
   std::unique_ptr<TrialPool> pool_;
   std::optional<doctor::PlanModel> plans_;
+  std::vector<std::vector<double>> calibrating_;  // log ratios of the blocks of each race
   std::unique_ptr<Search> search_;
   std::vector<size_t> members_;  // of the search's entries: what is proved and confirmed
   Setting best_;                 // their values
@@ -119,7 +121,8 @@ class Tuning {
   std::optional<measure::LargestBatch> largest_;
   std::optional<measure::RatioEstimate> confirmed_;
   double reference_seconds_ = 0, best_seconds_ = 0;  // per sample, of the confirming blocks
-  std::vector<double> reference_seen_;               // the same of every block with the reference
+  std::vector<double> confirming_reference_, confirming_best_;
+  std::vector<double> reference_seen_;  // the same of every block with the reference
   std::vector<std::string> notes_;
   std::string killed_;  // the setting an earlier call was trying when it ended
 };

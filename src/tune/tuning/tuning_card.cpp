@@ -8,7 +8,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "tune/cards/card_store.h"
-#include "tune/search/ledger_of_search.h"
+#include "tune/search/promise.h"
 #include "tune/tuning/tuning.h"
 
 namespace redline::tune {
@@ -140,8 +140,7 @@ TuneResult Tuning::finish(measure::Ledger ledger, const Setting& values, double 
   card.ledger.best.reset();
   if (!best_.empty()) {
     card.ledger.best = confirmed_;
-    card.promised_ratio =
-        promised_interval(*confirmed_, reference_seen_, search_ ? search_->against_reference(best_) : std::nullopt);
+    card.promised_ratio = promised_interval(*confirmed_, confirming_reference_, confirming_best_, reference_seen_);
     card.certificate = certificate_;
     card.peak_tensor_bytes = peak_bytes_;
   } else {

@@ -219,7 +219,12 @@ std::optional<measure::RatioEstimate> Tuning::confirming_blocks(const Setting& b
   }
   reference_seconds_ = measure::median(reference);
   best_seconds_ = measure::median(mine);
-  return measure::compare_blocks(reference, mine);
+  // How blocks resemble each other here is known from all of the search's, not from these few alone.
+  measure::BlockCorrelation known;
+  if (search_) known = search_->correlation();
+  const measure::RatioEstimate estimate = measure::compare_blocks(reference, mine, 0.95, 1, known);
+  confirming_reference_ = std::move(reference), confirming_best_ = std::move(mine);
+  return estimate;
 }
 
 // False when fresh blocks do not show the gain.

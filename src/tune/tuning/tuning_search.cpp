@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/strings.h"
 #include "tune/search/companions.h"
@@ -17,7 +18,7 @@ constexpr int kLeastCalibrationBlocks = 2, kMostCalibrationBlocks = 4;
 
 }  // namespace
 
-std::optional<double> Tuning::calibrating_blocks(const Setting& a, const Setting& b) {
+std::optional<measure::RatioEstimate> Tuning::calibrating_blocks(const Setting& a, const Setting& b) {
   std::vector<double> before, after;
   // All four settings that calibrate shall have their turn, each with a warm-up as long as two blocks.
   const double time = kCalibrationShare * request_.budget_seconds / 4;
@@ -35,22 +36,27 @@ std::optional<double> Tuning::calibrating_blocks(const Setting& a, const Setting
     after.push_back(*result.b);
   }
   if (after.size() < 2) return std::nullopt;
-  return measure::compare_blocks(before, after).ratio;
+  std::vector<double>& race = calibrating_.emplace_back();
+  for (size_t i = 0; i < after.size(); ++i) race.push_back(std::log(before[i] / after[i]));
+  return measure::compare_blocks(before, after);
 }
 
 // A few settings are raced before anything is predicted, since the reference alone does not say what larger pieces,
 // their padding and other threads do.
 void Tuning::calibrate() {
   doctor::Calibration& races = seen_.calibration;
+  const auto raced = [](const Setting& setting, const measure::RatioEstimate& e) {
+    return doctor::Calibration::Race{setting, e.ratio, std::log(e.interval.high / e.interval.low) / (2 * 1.96)};
+  };
   if (const auto larger = larger_pieces(view_))
     if (const auto ratio = calibrating_blocks({}, *larger)) {
-      races.larger = {*larger, *ratio};
+      races.larger = raced(*larger, *ratio);
       if (const auto bucketed = in_buckets(view_, request_.allow, *larger))
-        if (const auto gain = calibrating_blocks(*larger, *bucketed)) races.bucketed = {*bucketed, *gain};
+        if (const auto gain = calibrating_blocks(*larger, *bucketed)) races.bucketed = raced(*bucketed, *gain);
       if (const auto precision = other_precision(view_, jobs_.machine, request_.allow)) {
         const Setting precise = combine(*larger, *precision);
         if (const auto gain = calibrating_blocks(*larger, precise)) {
-          races.precise = {precise, *gain};
+          races.precise = raced(precise, *gain);
           races.cast_seconds = casts_added(view_, *precision) * cast_seconds_;
         }
       }
@@ -58,7 +64,11 @@ void Tuning::calibrate() {
   if (const auto threads = other_threads(view_, jobs_.machine))
     if (const auto ratio = calibrating_blocks({}, {{kThreadsPath, std::to_string(*threads)}})) {
       const double step = seen_.step_seconds, wait = seen_.phase(measure::Phase::Wait).seconds_per_step;
-      races.parallel_share = doctor::parallel_share(step, step / *ratio, wait, view_.threads, *threads);
+      const auto share = [&](double times) {
+        return doctor::parallel_share(step, step / times, wait, view_.threads, *threads);
+      };
+      races.parallel_share = share(ratio->ratio);
+      races.parallel_deviation = std::abs(share(ratio->interval.high) - share(ratio->interval.low)) / (2 * 1.96);
     }
 }
 
@@ -67,7 +77,18 @@ double Tuning::samples_factor(const Setting& setting) const {
   return static_cast<double>(step_batch(view_, setting).samples()) / static_cast<double>(view_.effective_batch());
 }
 
+// Switches that change nothing but the name of the run, each said to gain 5 %.
+std::vector<Candidate> Tuning::same_candidates() const {
+  std::vector<Candidate> all;
+  for (int i = 1; i <= request_.same; ++i) {
+    const std::string name = fmt::format("same-{}", i);
+    all.push_back({"name " + name, {{"name", name}}, 0.05, 1e9, config::Effect::Nothing, "name", "name", "-", name});
+  }
+  return all;
+}
+
 std::vector<Candidate> Tuning::candidates() const {
+  if (request_.same > 0) return same_candidates();
   std::vector<Candidate> all =
       make_candidates(view_, seen_, jobs_.machine, request_.allow, *plans_, request_.cadence_share);
   // What could not be proved within the budget is not worth a race.
@@ -111,6 +132,7 @@ void Tuning::search() {
   options.budget_seconds = std::max(kLeastSearchShare * budget, budget - proof - confirm_seconds() - largest);
   options.full_ledger = request_.full_ledger;
   options.plan_gain = [this](const Setting& setting) { return plans_->gain(setting); };
+  options.earlier_races = std::move(calibrating_);
   search_ = std::make_unique<Search>(std::move(all), options);
   if (!killed_.empty()) search_->fail(killed_, kKilled);
   const auto count = std::count_if(search_->entries().begin(), search_->entries().end(),
@@ -123,11 +145,12 @@ void Tuning::search() {
     const TrialPool::Block block = run_block(pairing->a, pairing->b, pairing->block);
     best_ = search_->best();
     stop_if_asked();
-    search_->report(goodput(block.a, pairing->a), goodput(block.b, pairing->b), block.failure);
+    search_->report(goodput(block.a, pairing->a), block.a_failed ? std::optional(1.0) : goodput(block.b, pairing->b),
+                    block.failure);
   }
   choose(search_->members());
   if (search_->out_of_budget()) {
-    std::string note = fmt::format("The budget ended first: what was not tried could gain up to {:+.0f} % more",
+    std::string note = fmt::format("The budget ended first: one more change could gain up to {:+.0f} %",
                                    100 * search_->untested_gain());
     if (const auto unknown = search_->unknown(); !unknown.empty())
       note += fmt::format(", and nothing is known of {}", join(unknown, ", "));
