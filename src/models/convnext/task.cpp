@@ -8,6 +8,7 @@
 #include "data/kinds.h"
 #include "models/convnext/losses.h"
 #include "models/convnext/model.h"
+#include "models/convnext/reference_names.h"
 
 namespace redline::models::convnext {
 
@@ -172,6 +173,8 @@ task::TaskEntry convnext_entry() {
   entry.sentence =
       "Image embeddings with ConvNeXt or a plain CNN: classification, contrastive, triplet, ArcFace or centre loss.";
   entry.make_config = [] { return std::make_unique<ConvNeXtConfig>(); };
+  entry.from_reference_names = names_from_original;
+  // Another architecture is no claim of these: it changes the model, so nothing proposes it as a gain.
   entry.guide_claims = {{"precision", "", "", "+50-100 %"}};
   return entry;
 }
