@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "models/register.h"
 #include "train/convert.h"
 
 namespace redline::app {
@@ -60,6 +61,14 @@ train::ConvertRequest convert_request(const ConvertArguments& arguments) {
       throw ConfigError("--rename-prefix wants FROM=TO, found '" + printable(rename) + "'.");
     request.rename_prefixes.emplace_back(rename.substr(0, equals), rename.substr(equals + 1));
   }
+  request.known_names = [](const std::vector<std::string>& names) {
+    task::Registry registry;
+    models::register_all(registry);
+    std::map<std::string, std::string> renamed;
+    for (const task::TaskEntry& entry : registry.entries())
+      if (entry.from_reference_names && renamed.empty()) renamed = entry.from_reference_names(names);
+    return renamed;
+  };
   return request;
 }
 

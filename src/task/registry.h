@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,8 +20,9 @@ struct TaskEntry {
   std::function<std::unique_ptr<TaskConfig>()> make_config;
   // True when a file without `task:` is this task's (e.g. by NeMo's `_target_`s); may be empty.
   std::function<bool(const config::Node& request)> recognises;
-  // Names of the reference project <-> ours, for `redline convert`; identity when empty.
-  std::function<std::string(const std::string& reference_name)> from_reference_name;
+  // Names of weights that another project uses -> ours, for `redline convert`; no names where the list is not that
+  // project's. May be empty: the reference project's names are ours.
+  std::function<std::map<std::string, std::string>(const std::vector<std::string>& names)> from_reference_names{};
   std::vector<GuideClaim> guide_claims{};  // docs/guides_claims.json has them row by row with their guide
   // Paths of the options that say how often the task's monitor looks and draws; empty when it has none.
   std::string monitor_option{}, monitor_plot_option{};

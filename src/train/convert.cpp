@@ -115,6 +115,25 @@ void rename_tensors(NamedTensors& tensors, const ConvertRequest& request, Conver
   }
 }
 
+// A vector that its project keeps as [1, ..., 1, n] is [n] to us.
+torch::Tensor plain_vector(const torch::Tensor& tensor) {
+  return tensor.dim() > 2 && tensor.size(-1) == tensor.numel() ? tensor.reshape({-1}) : tensor;
+}
+
+void use_known_names(NamedTensors& tensors, const ConvertRequest& request, ConvertReport& report) {
+  if (!request.known_names) return;
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors) names.push_back(name);
+  const std::map<std::string, std::string> renamed = request.known_names(names);
+  for (auto& [name, tensor] : tensors) {
+    const auto found = renamed.find(name);
+    if (found == renamed.end()) continue;
+    name = found->second;
+    tensor = plain_vector(tensor);
+    ++report.renamed;
+  }
+}
+
 void convert_types(NamedTensors& tensors, const std::string& dtype) {
   if (dtype.empty()) return;
   const auto stored = find_stored_type(dtype);
@@ -185,6 +204,7 @@ ConvertReport convert_weights(const ConvertRequest& request) {
     tensors = request.ema ? averaged_weights(std::move(loaded), request.source) : std::move(loaded.state.model);
   }
   rename_tensors(tensors, request, report);
+  use_known_names(tensors, request, report);
   convert_types(tensors, request.dtype);
   write_target(request, tensors);
   report.tensors = static_cast<int64_t>(tensors.size());

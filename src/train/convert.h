@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,8 +21,10 @@ struct ConvertRequest {
   std::filesystem::path config;  // model_config.yaml for a .nemo target
   std::vector<std::pair<std::string, std::string>>
       rename_prefixes;  // "module." -> ""; the first that fits a name is applied
-  std::string dtype;    // "F32", "F16", "BF16": floating tensors are converted; empty: as they are
-  bool ema = false;     // of a checkpoint: the averaged weights instead of the last ones
+  // Names of a project we know -> ours, given all names of the file (after the prefixes); may be empty.
+  std::function<std::map<std::string, std::string>(const std::vector<std::string>&)> known_names;
+  std::string dtype;  // "F32", "F16", "BF16": floating tensors are converted; empty: as they are
+  bool ema = false;   // of a checkpoint: the averaged weights instead of the last ones
   // Of the child that handles torch files. 0: from the size of what it reads (eight times, at least 2 GiB; ten minutes
   // and a second for each 20 MB).
   int64_t memory_bytes = 0;

@@ -10,6 +10,7 @@
 #include "models/convnext/embedding/embedding_monitor.h"
 #include "models/convnext/losses.h"
 #include "models/convnext/model.h"
+#include "models/convnext/reference_names.h"
 
 namespace redline::models::convnext {
 
@@ -218,6 +219,8 @@ task::TaskEntry convnext_entry() {
   entry.sentence =
       "Image embeddings with ConvNeXt or a plain CNN: classification, contrastive, triplet, ArcFace or centre loss.";
   entry.make_config = [] { return std::make_unique<ConvNeXtConfig>(); };
+  entry.from_reference_names = names_from_original;
+  // Another architecture is no claim of these: it changes the model, so nothing proposes it as a gain.
   entry.guide_claims = {{"precision", "", "", "+50-100 %"}};
   entry.monitor_option = "model.monitor.separation_every_n_epochs";
   entry.monitor_plot_option = "model.monitor.pictures_every_n_epochs";
