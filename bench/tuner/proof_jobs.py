@@ -11,8 +11,8 @@ model:
   validation_ds: {{num_workers: 0, batch_size: 16, max_duration: 2.0,
              synth: {{kind: speech, num: 640, seed: 1, median_seconds: 1.4, min_seconds: 1.1, max_seconds: 2.0}}}}
   masking: {{block_size: 8, mask_prob: 0.05}}
-  encoder: {{n_layers: 1, d_model: 32, n_heads: 2, subsampling_conv_channels: 16, dropout: 0.4, dropout_pre_encoder: 0.4, dropout_att: 0.4}}
-  optim: {{lr: 0.02, sched: {{name: CosineAnnealing, warmup_steps: 20, min_lr: 1.0e-5}}}}
+  encoder: {{n_layers: 1, d_model: 32, n_heads: 2, subsampling_conv_channels: 16, dropout: 0.6, dropout_pre_encoder: 0.6, dropout_att: 0.4}}
+  optim: {{lr: 0.05, sched: {{name: CosineAnnealing, warmup_steps: 20, min_lr: 1.0e-5}}}}
 trainer: {{max_steps: 240, accumulate_grad_batches: 1, precision: 32-true, intra_op_threads: 1, val_check_interval: 1000000, log_every_n_steps: 100}}
 """
 VAE = """
@@ -28,17 +28,17 @@ model:
   latent_dim: 8
   dropout: 0.3
   max_sequence_length: 32
-  kl_schedule: {{kind: linear, start: 0.0, warm_up_steps: 80}}
+  kl_schedule: {{kind: linear, start: 0.0, warm_up_steps: 300}}
   monitor: {{disable_metrics_monitoring: true}}
   train_ds: {{batch_size: 8, num_workers: 0, pin_memory: false, persistent_workers: false,
              synth: {{kind: sequences, num: 240, seed: 1, vocab_size: 64, median_length: 16, max_length: 30}}}}
   validation_ds: {{num_workers: 0, batch_size: 64, synth: {{kind: sequences, num: 4000, seed: 1, vocab_size: 64, median_length: 16, max_length: 30}}}}
-  optim: {{lr: 0.012, sched: {{name: CosineAnnealing, warmup_ratio: 0.05, min_lr: 1.0e-4}}}}
+  optim: {{lr: 0.03, sched: {{name: CosineAnnealing, warmup_ratio: 0.05, min_lr: 1.0e-4}}}}
 trainer: {{max_steps: 320, max_epochs: -1, accumulate_grad_batches: 1, precision: 32-true, intra_op_threads: 1, val_check_interval: 1.0, log_every_n_steps: 100}}
 """
 RECIPES = {"speech": SPEECH, "vae": VAE}
 BATCH = {"speech": 4, "vae": 8}
-RATE = {"speech": 0.02, "vae": 0.012}
+RATE = {"speech": 0.05, "vae": 0.03}
 STEPS = {"speech": 240, "vae": 320}
 HALF = {"speech": "model.train_ds.synth.num=80", "vae": "model.train_ds.synth.num=120"}
 NO_DROPOUT = {"speech": "model.encoder.dropout=0 model.encoder.dropout_pre_encoder=0 model.encoder.dropout_att=0", "vae": "model.dropout=0"}

@@ -73,6 +73,7 @@ class Tuning {
   void plan_pairs();
   double pair_run_seconds(int64_t steps) const;
   double least_proof_seconds(const Setting& setting) const;
+  double usual_proof_seconds() const;
   std::string pairs_refusal(const Setting& setting) const;
   // What a sample is worth under a setting against the reference's, as the noise of its gradients predicts.
   double efficiency(const Setting& setting) const;

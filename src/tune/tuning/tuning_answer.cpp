@@ -14,15 +14,10 @@ namespace redline::tune {
 
 namespace {
 
-// A guide's claim names two values, or none; it is a claim about the way from one to the other, so it stands beside a
-// change in that direction only.
+// A guide's claim that names two values is about the way from one to the other and stands beside that change only.
 bool speaks_of(const task::GuideClaim& claim, const measure::LedgerEntry& row) {
   if (claim.field != row.field) return false;
-  const auto from = parse_double(claim.from), to = parse_double(claim.to);
-  const auto row_from = parse_double(row.from), row_to = parse_double(row.to);
-  if (from && to && row_from && row_to) return (*to > *from) == (*row_to > *row_from) && *row_from != *row_to;
-  if (!claim.to.empty()) return claim.to == row.to;
-  return true;
+  return (claim.from.empty() || claim.from == row.from) && (claim.to.empty() || claim.to == row.to);
 }
 
 measure::RatioEstimate scaled(const measure::RatioEstimate& e, double by) {

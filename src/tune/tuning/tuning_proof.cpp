@@ -15,7 +15,7 @@ namespace {
 constexpr double kConfirmShare = 0.15, kLargestBatchShare = 0.1;  // of the budget
 constexpr int kLeastConfirmingBlocks = 5, kMostConfirmingBlocks = 12;
 constexpr int kMostCertificates = 4;
-constexpr int kFewestPairs = 3, kUsualPairs = 8;
+constexpr int kFewestPairs = 3, kClearPairs = 5, kUsualPairs = 8;
 constexpr int64_t kMostJudgedSteps = 400;
 constexpr double kLooks = 1.3;        // what looking at the held-out samples adds to a judged run
 constexpr double kLongestToLoss = 2;  // times the judged samples, where a loss is asked for
@@ -30,6 +30,11 @@ double Tuning::pair_run_seconds(int64_t steps) const {
 
 double Tuning::least_proof_seconds(const Setting& setting) const {
   return 2 * kFewestPairs * pair_run_seconds(least_judged_steps(samples_factor(setting)));
+}
+
+// What most proofs need, which are clear after the second look; the reference's first run may be there already.
+double Tuning::usual_proof_seconds() const {
+  return runs_ ? (2 * kClearPairs - 1) * pair_run_seconds(runs_->run().steps) : 0;
 }
 
 // One length of run for all candidates, so that they share the reference's runs: as long as the usual number of pairs

@@ -126,7 +126,7 @@ void Tuning::search() {
   const bool pairs = std::any_of(all.begin(), all.end(), [](const Candidate& c) {
     return c.not_tried.empty() && !c.ledger_only && c.predicted_gain > 0 && !proved_step_by_step(c);
   });
-  if (pairs) proof = kMostProofShare * budget;
+  if (pairs) proof = std::max(proof, usual_proof_seconds());
   say_what_is_missing(all);
   const double largest = largest_batch_seconds();
   options.budget_seconds = std::max(kLeastSearchShare * budget, budget - proof - confirm_seconds() - largest);
