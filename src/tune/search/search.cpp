@@ -67,6 +67,7 @@ Search::Search(std::vector<Candidate> candidates, SearchOptions options) : optio
       entry.state = EntryState::Pruned;
       entry.note = "its ceiling is below what is worth a trial";
     }
+    entry.predicted = {1 + c.predicted_interval().low, 1 + c.predicted_interval().high};
     const std::string group = c.group.empty() || c.ledger_only ? "only " + c.name : c.group;
     group_of_.push_back(groups.try_emplace(group, groups.size()).first->second);
     switches.push_back({group_of_.back(), c.predicted_log(), c.prediction_error(), c.works_on});
@@ -170,12 +171,13 @@ void Search::update() {
     Entry& entry = entries_[i];
     Combination rest = best_combination_;
     if (rest[group_of_[i]] == static_cast<int>(i)) rest[group_of_[i]] = kNoValue;
-    const Combination base = entry.candidate.ledger_only ? none() : rest;
+    // What is not run is not asked for its plan in every company.
+    const bool apart = entry.candidate.ledger_only || entry.state == EntryState::Pruned;
+    const Combination base = apart ? none() : rest;
     rows_.push_back({model_->view({none(), with(none(), i)}), model_->view({base, with(base, i)})});
     const Row& row = rows_.back();
     entry.against_reference = estimate(row.alone, entry.blocks);
     entry.in_best = estimate(row.in_best, entry.blocks);
-    entry.predicted = as_ratio(row.alone.prior, 1.96, 0).interval;
     if (entry.blocks == 0 || entry.state == EntryState::Failed) continue;
     entry.alone = entry.against_reference.now;
     entry.state = entry.alone->ratio > 1 + options_.least_gain / 2 ? EntryState::Better : EntryState::NotBetter;

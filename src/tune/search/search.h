@@ -55,7 +55,7 @@ struct Entry {
   EntryState state = EntryState::Untried;
   std::optional<measure::RatioEstimate> alone{};  // as believed, once a block told something of it
   std::string note{};                             // why pruned or how it failed
-  measure::Interval predicted{1, 1};              // 95 %
+  measure::Interval predicted{1, 1};              // 95 %, before any block
   SwitchEstimate against_reference{}, in_best{};  // in_best: with it against without it
   int blocks = 0;                                 // in which the two settings differ by it
 };
