@@ -186,6 +186,7 @@ TEST(OptimOptions, CustomKeys) {
   EXPECT_EQ(rules.custom_keys[0].key, "norm");
   EXPECT_EQ(rules.custom_keys[0].decay_mult, 0.0);
   EXPECT_THAT(rules.no_decay, ::testing::ElementsAre("1d", "bias"));
+  EXPECT_TRUE(Bound({"model.optim.no_decay=none"}).optim.rules().no_decay.empty());
 }
 
 TEST(ExpManagerOptions, TheRunDirectory) {
