@@ -72,9 +72,12 @@ void Tuning::answer(measure::Ledger& ledger) {
       if (row.predicted) {
         row.predicted_time_to_loss = row.predicted;
         row.predicted = *row.predicted / worth;
+        if (row.predicted_interval)
+          row.predicted_interval = {row.predicted_interval->low / worth, row.predicted_interval->high / worth};
       }
       if (row.add_one_in) row.add_one_in = scaled(*row.add_one_in, 1 / worth);
       if (row.leave_one_out) row.leave_one_out = scaled(*row.leave_one_out, 1 / worth);
+      if (row.measured) row.measured = scaled(*row.measured, 1 / worth);
       const auto& time = certificate_ ? certificate_->time_to_loss : std::nullopt;
       if (row.in_best && time) {
         row.efficiency = time->efficiency;
