@@ -11,7 +11,7 @@ namespace {
 TEST(Register, TheOptionsAnEntryNamesExist) {
   task::Registry registry;
   register_all(registry);
-  ASSERT_EQ(registry.entries().size(), 3u);
+  ASSERT_EQ(registry.entries().size(), 4u);
   for (const task::TaskEntry& entry : registry.entries()) {
     const auto config = entry.make_config();
     config::Schema schema;

@@ -96,8 +96,6 @@ config::Table<Options> Options::fields() {
   t.add("fused_kernels", &Options::fused_kernels,
         "The kernels of this program where they fit; false: LibTorch's operators one by one.")
       .effect(Effect::Numerics);
-  t.add("num_pictures", &Options::num_pictures, "Validation samples drawn as pictures after each validation; 0: none.")
-      .range(0, 256);
   t.group("nuscenes", &Options::nuscenes, "Which scenes, and how camera pictures vary in training.");
   return t;
 }

@@ -45,7 +45,6 @@ struct Options {
   std::vector<std::string> classes{"vehicle"};
   double pos_weight = 2.13;
   bool fused_kernels = true;
-  int64_t num_pictures = 4;
   data::NuscenesOptions nuscenes;
 
   int64_t downsample() const { return 16; }
