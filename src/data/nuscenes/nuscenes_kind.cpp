@@ -73,8 +73,8 @@ class NuscenesKind : public Kind {
     const bool mini = version.find("mini") != std::string::npos;
     const std::string& asked = training ? options_.train_split : options_.val_split;
     const std::string split = !asked.empty() ? asked
-                              : training       ? (mini ? "mini_train" : "train")
-                                               : (mini ? "mini_val" : "val");
+                              : training     ? (mini ? "mini_train" : "train")
+                                             : (mini ? "mini_val" : "val");
     nuscenes::TableRequest wanted{options_.cams, request_.classes, nuscenes::scenes_of(split), affinity_cpus()};
     nuscenes::Tables tables = nuscenes::read_tables(root / version, wanted);
     if (tables.frames.empty())

@@ -15,7 +15,8 @@ config::Table<NuscenesOptions> NuscenesOptions::fields() {
   t.add("version", &N::version,
         "Folder of the tables below the data set's path, e.g. v1.0-mini; empty: the one there is.");
   t.add("train_split", &N::train_split,
-        "Scenes to train on: train, val, mini_train, mini_val, all, or scene names with commas; empty: train or mini_train.");
+        "Scenes to train on: train, val, mini_train, mini_val, all, or scene names with commas; empty: train or "
+        "mini_train.");
   t.add("val_split", &N::val_split, "Scenes to validate on; empty: val or mini_val.");
   t.add("cams", &N::cams, "Cameras, in this order.").effect(Effect::Model);
   t.add("ncams", &N::ncams, "Cameras drawn for a sample in training; validation sees all.")

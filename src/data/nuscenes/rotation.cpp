@@ -17,8 +17,8 @@ Matrix3 rotation_matrix(const Quaternion& given) {
     for (double& part : q) part /= std::sqrt(squares);
   const auto [w, x, y, z] = q;
   // The product of the matrices that multiply by q from the left and by its conjugate from the right, without the first
-  // row and column. Each sum is fused and in this order, as numpy's product on processors of today: entries that are 0 in
-  // exact arithmetic then have the same small remainders.
+  // row and column. Each sum is fused and in this order, as numpy's product on processors of today: entries that are 0
+  // in exact arithmetic then have the same small remainders.
   const double left[4][4] = {{w, -x, -y, -z}, {x, w, -z, y}, {y, z, w, -x}, {z, -y, x, w}};
   const double right[4][4] = {{w, -x, -y, -z}, {x, w, z, -y}, {y, -z, w, x}, {z, y, -x, w}};
   Matrix3 out{};

@@ -14,7 +14,19 @@
 namespace redline::data::synth {
 
 // Separate streams for separate purposes, so that adding one never shifts another.
-enum class Draw : uint64_t { Duration = 1, Voice, Noise, Lexicon, Language, Length, Tokens, Chain, Image, ClassLook, Scene };
+enum class Draw : uint64_t {
+  Duration = 1,
+  Voice,
+  Noise,
+  Lexicon,
+  Language,
+  Length,
+  Tokens,
+  Chain,
+  Image,
+  ClassLook,
+  Scene
+};
 
 inline KeyedStream stream(int64_t seed, uint64_t part, uint64_t item, Draw draw) {
   return KeyedStream(static_cast<uint64_t>(seed), part, item, static_cast<uint64_t>(draw));

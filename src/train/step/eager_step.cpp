@@ -37,9 +37,7 @@ void EagerStep::begin(const StepPass& pass) {
   pass_ = pass;
 }
 
-double EagerStep::weight_so_far() const {
-  return weight_sum_.defined() ? weight_sum_.item<double>() : verdict_.weight;
-}
+double EagerStep::weight_so_far() const { return weight_sum_.defined() ? weight_sum_.item<double>() : verdict_.weight; }
 
 // On other devices it is a tensor until finish().
 double EagerStep::known_reference() const {
