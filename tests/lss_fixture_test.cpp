@@ -124,8 +124,9 @@ TEST_P(LssFixture, EqualsThePeer) {
       const torch::Tensor features = ctx.outputs().at("camera_features").permute({0, 2, 3, 1}).contiguous();
       EXPECT_LE(relative(features, expected.at("camera_features")), 1e-3);
       for (const auto& item : task.module().named_parameters())
-        if (expected.count("grad." + item.key()) != 0)
+        if (expected.count("grad." + item.key()) != 0) {
           EXPECT_LE(relative(item.value().grad(), expected.at("grad." + item.key())), 5e-2) << item.key();
+        }
     }
     for (torch::Tensor& p : task.module().parameters())
       if (p.grad().defined()) p.sub_(p.grad() * 0.01);
