@@ -30,7 +30,7 @@ set(FUZZ_CONFIG_LESS "^describe")
 set(FUZZ_MEASURE_LESS "(^|/)(csv|progress|protobuf|tfevents|trace)\\.cpp")
 string(CONCAT FUZZ_DATA_LESS "(^|/)(array|bad_samples|concat|disk_cache|feature_cache|image_transforms|audio_transforms|length_buckets|"
   "loader|memory_source|name_ranges|ordered_loader|plan|sample_chain|sequence|shard_writer|shuffle|step_split|"
-  "stretch|worker_queue|kind|audio_kind|audio_options|image_kind|image_options|table_kind|clip_bank|synth|dataset_)[a-z_]*\\.cpp|image_ops|image_affine|rand_augment|random_erasing|mix_pictures|augment_options")
+  "stretch|worker_queue|kind|audio_kind|audio_options|image_kind|image_options|table_kind|clip_bank|synth|dataset_)[a-z_]*\\.cpp|image_ops|image_affine|camera_transform|nuscenes_|scene_picture|rand_augment|random_erasing|mix_pictures|augment_options")
 set(FUZZ_TRAIN checkpoint/block_reader.cpp checkpoint/manifest.cpp loop/loop_state.cpp)
 list(TRANSFORM FUZZ_TRAIN PREPEND "${CMAKE_SOURCE_DIR}/src/train/")
 file(GLOB FUZZ_OWN "${CMAKE_CURRENT_LIST_DIR}/*.cpp")
