@@ -55,7 +55,9 @@ double p_below_zero(const Moments& m, size_t n) {
   return student_cdf(m.mean / (m.deviation / std::sqrt(static_cast<double>(n))), static_cast<int>(n) - 1);
 }
 
-constexpr double kHopeless = 0.02;  // chance of "not worse" at the last look, as things look, below which it ends
+constexpr double kHopeless = 0.02;  // chance of "not worse" at the last look, at best, below which it ends
+constexpr double kAtBest = 0.9;     // few pairs tell the mean badly: how far it is given the benefit of the doubt
+constexpr double kLikely = 0.5;     // chance of "worse" above which the further pairs are worth their time
 constexpr double kLearnedLevel = 0.05;
 
 }  // namespace
@@ -96,7 +98,7 @@ double level_of_look(const PairedDesign& design, int pairs) {
 }
 
 double error_share(int round) {
-  constexpr double kShares[] = {0.68, 0.18, 0.06, 0.02};
+  constexpr double kShares[] = {0.62, 0.16, 0.05, 0.02};
   return kShares[std::clamp<int>(round, 0, static_cast<int>(std::size(kShares)) - 1)];
 }
 
@@ -146,8 +148,13 @@ PairedJudgement judge_pairs(std::span<const PairedLosses> pairs, const PairedDes
     out.verdict = PairedVerdict::Worse;
   } else if (last) {
     out.verdict = PairedVerdict::NotShown;
-  } else if (one_sided_power(design.most_pairs, x.deviation > 0 ? -x.mean / x.deviation : 0, last_level) < kHopeless) {
-    out.verdict = PairedVerdict::NotShown;  // giving up early can only err towards not keeping
+  } else {
+    const double worse = x.deviation > 0 ? x.mean / x.deviation : 0;
+    const double doubt = student_quantile(kAtBest, static_cast<int>(n) - 1) / std::sqrt(static_cast<double>(n));
+    const bool hopeless = one_sided_power(design.most_pairs, doubt - worse, last_level) < kHopeless;
+    // Giving up early can only err towards not keeping; where "worse" is near, it is worth saying.
+    if (hopeless && one_sided_power(design.most_pairs, worse, last_level) < kLikely)
+      out.verdict = PairedVerdict::NotShown;
   }
   return out;
 }

@@ -151,7 +151,8 @@ TEST(Statistics, CorrelationWidensByWhatItHides) {
 }
 
 TEST(Statistics, RealGainsAreFound) {
-  EXPECT_GE(claim_rate(8, 1.10, 0.02, 13, Verdict::Faster), 0.9);
+  // Eight blocks cannot rule out that they resemble their neighbours, and their interval says so.
+  EXPECT_GE(claim_rate(8, 1.10, 0.02, 13, Verdict::Faster), 0.85);
   EXPECT_GE(claim_rate(20, 1.05, 0.02, 14, Verdict::Faster), 0.9);
 }
 

@@ -78,7 +78,8 @@ def test_tensorboards_own_projector_reads_them(run):
     multiplexer.Reload()
     context = base_plugin.TBContext(logdir=str(run), multiplexer=multiplexer)
     plugin = projector_plugin.ProjectorPlugin(context)
-    configs = plugin.configs
+    plugin._update_configs()
+    configs = plugin._configs
     assert len(configs) == 1
     config = next(iter(configs.values()))
     shapes = {one.tensor_name: list(one.tensor_shape) for one in config.embeddings}
