@@ -90,6 +90,12 @@ class Controls : public ::testing::Test {
     runs_.emplace(jobs_, plan_judged_run(*job, *task, {batch, samples, steps}));
     options_.runs = &*runs_;
   }
+  // Without noise of its own and with a rate that ends low, so that few pairs suffice.
+  void learn_clearly() {
+    jobs_.source.tuned.insert(jobs_.source.tuned.end(),
+                              {"model.dropout=0", "model.features=2", "model.optim.lr=0.03",
+                               "model.optim.sched.name=CosineAnnealing", "model.optim.sched.min_lr=0"});
+  }
   ~Controls() override { sabotage() = Sabotage::None; }
 
   static Candidate member(const Setting& values, Effect effect) { return {"member", values, 0, 1e9, effect}; }
@@ -153,10 +159,7 @@ const Setting kBuckets = {{"model.train_ds.use_bucketing", "true"}, {"model.trai
 const Setting kLarger = {{"model.train_ds.batch_size", "16"}, {"model.train_ds.micro_batch_size", "16"}};
 
 TEST_F(Controls, BucketsAreNotWorse) {
-  // Without noise of its own and with a rate that ends low, so that few pairs suffice.
-  jobs_.source.tuned.insert(jobs_.source.tuned.end(),
-                            {"model.dropout=0", "model.features=2", "model.optim.lr=0.03",
-                             "model.optim.sched.name=CosineAnnealing", "model.optim.sched.min_lr=0"});
+  learn_clearly();
   plan_pairs(300);
   const auto certificate = judge(kBuckets, Effect::Order);
   EXPECT_EQ(certificate.kind, CertificateKind::NotWorse) << certificate.reason;
@@ -199,7 +202,8 @@ TEST_F(Controls, AnotherBatchNeedsConsent) {
 }
 
 TEST_F(Controls, ALargerBatchHasATimeToLoss) {
-  plan_pairs(80);
+  learn_clearly();
+  plan_pairs(300);
   options_.paired.samples_factor = 2;
   measure::Certificate certificate = judge(kLarger, Effect::Optimisation);
   ASSERT_TRUE(certificate.time_to_loss.has_value()) << certificate.reason;

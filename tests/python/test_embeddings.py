@@ -74,9 +74,9 @@ def test_tensorboards_own_projector_reads_them(run):
     from tensorboard.plugins import base_plugin
     from tensorboard.plugins.projector import projector_plugin
     multiplexer = plugin_event_multiplexer.EventMultiplexer()
-    multiplexer.AddRunsFromDirectory(str(run))
+    multiplexer.AddRunsFromDirectory(str(run / "tensorboard"))
     multiplexer.Reload()
-    context = base_plugin.TBContext(logdir=str(run), multiplexer=multiplexer)
+    context = base_plugin.TBContext(logdir=str(run / "tensorboard"), multiplexer=multiplexer)
     plugin = projector_plugin.ProjectorPlugin(context)
     plugin._update_configs()
     configs = plugin._configs

@@ -78,9 +78,9 @@ Scene draw_scene(const SynthConfig& config, int label, KeyedStream& draw) {
   Scene scene{};
   scene.look = look_of(label, config.num_classes);
   const auto side = static_cast<float>(std::min(config.width, config.height));
-  scene.size = side * between(0.2, 0.42);
-  scene.x = between(0.3, 0.7) * static_cast<float>(config.width);
-  scene.y = between(0.3, 0.7) * static_cast<float>(config.height);
+  scene.size = side * between(0.3, 0.48);
+  scene.x = between(0.4, 0.6) * static_cast<float>(config.width);
+  scene.y = between(0.4, 0.6) * static_cast<float>(config.height);
   const float angle = between(0.0, 1.0) * kTau;
   scene.cosine = std::cos(angle);
   scene.sine = std::sin(angle);
@@ -107,7 +107,7 @@ void paint(const Scene& scene, const SynthConfig& config, uint64_t noise_seed, u
       float cover = std::clamp(0.5f - distance_to(scene.look.shape, u, v) / edge, 0.0f, 1.0f);
       // Stripes, checks: places where the background shines through.
       const bool across = std::sin(u * scene.stripe) > 0, along = std::sin(v * scene.stripe) > 0;
-      if ((scene.look.texture == 1 && !across) || (scene.look.texture == 2 && across != along)) cover *= 0.5f;
+      if ((scene.look.texture == 1 && !across) || (scene.look.texture == 2 && across != along)) cover *= 0.3f;
       const float blend = 0.5f + 0.5f * std::sin(scene.wave_x * static_cast<float>(x) +
                                                  scene.wave_y * static_cast<float>(y) + scene.phase);
       noise ^= noise << 13;
