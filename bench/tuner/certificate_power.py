@@ -15,6 +15,7 @@ import proof_jobs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CERTIFIED = {"identical", "within noise", "not worse"}
+FIRST_SEED = 1001  # the jobs were made with others
 
 
 def bad(task):
@@ -42,6 +43,14 @@ def has_bf16_units(redline):
 
 
 def one_repeat(redline, folder, task, seed, changes):
+    """The verdicts from one seed; kept, so that a campaign that was stopped goes on."""
+    kept = folder / f"{task}_{seed}.json"
+    if not kept.exists():
+        kept.write_text(json.dumps(judge(redline, folder, task, seed, changes)))
+    return json.loads(kept.read_text())
+
+
+def judge(redline, folder, task, seed, changes):
     words = [word for how, setting in changes.values() for word in (f"--{how}", setting)]
     # The order of the answer is that of the words: first what is --with, then what is --alike.
     order = [name for wanted in ("with", "alike") for name, (how, _) in changes.items() if how == wanted]
@@ -57,18 +66,15 @@ def campaign(redline, folder, repeats):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     redline = str(pathlib.Path(redline).resolve())
-    kept = folder / f"verdicts_{repeats}.json"
-    if kept.exists():
-        return json.loads(kept.read_text())
     bf16 = has_bf16_units(redline)
     for task, recipe in proof_jobs.RECIPES.items():
         (folder / f"{task}.yaml").write_text(recipe.format(root=ROOT))
     found = []
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         # The generated data are made by the first of each task alone.
-        first = [one_repeat(redline, folder, task, 1, bad(task) | harmless(bf16)) for task in proof_jobs.RECIPES]
+        first = [one_repeat(redline, folder, task, FIRST_SEED, bad(task) | harmless(bf16)) for task in proof_jobs.RECIPES]
         rest = [pool.submit(one_repeat, redline, folder, task, seed, bad(task) | harmless(bf16))
-                for seed in range(2, repeats + 1) for task in proof_jobs.RECIPES]
+                for seed in range(FIRST_SEED + 1, FIRST_SEED + repeats) for task in proof_jobs.RECIPES]
         for rows in first + [one.result() for one in rest]:
             for task, name, row in rows:
                 certificate = row.get("certificate", {})
@@ -76,7 +82,6 @@ def campaign(redline, folder, repeats):
                 kind = certificate.get("kind", "failed: " + row["failure"])
                 found.append({"task": task, "change": name, "bad": name in bad(task), "kind": kind, "certified": kind in CERTIFIED,
                               "pairs": paired.get("pairs"), "power": paired.get("power"), "difference": paired.get("difference"), "margin": paired.get("margin")})
-    kept.write_text(json.dumps(found, indent=1))
     return found
 
 

@@ -12,8 +12,8 @@ model:
              synth: {{kind: speech, num: 640, seed: 1, median_seconds: 1.4, min_seconds: 1.1, max_seconds: 2.0}}}}
   masking: {{block_size: 8, mask_prob: 0.05}}
   encoder: {{n_layers: 1, d_model: 32, n_heads: 2, subsampling_conv_channels: 16, dropout: 0.6, dropout_pre_encoder: 0.6, dropout_att: 0.4}}
-  optim: {{lr: 0.05, sched: {{name: CosineAnnealing, warmup_steps: 20, min_lr: 1.0e-5}}}}
-trainer: {{max_steps: 240, accumulate_grad_batches: 1, precision: 32-true, intra_op_threads: 1, val_check_interval: 1000000, log_every_n_steps: 100}}
+  optim: {{lr: 0.1, sched: {{name: CosineAnnealing, warmup_steps: 20, min_lr: 1.0e-5}}}}
+trainer: {{max_steps: 160, accumulate_grad_batches: 1, precision: 32-true, intra_op_threads: 1, val_check_interval: 1000000, log_every_n_steps: 100}}
 """
 VAE = """
 base: {root}/recipes/sequence_vae.yaml
@@ -25,7 +25,7 @@ model:
   d_ff: 96
   n_encoder_layers: 1
   n_decoder_layers: 1
-  latent_dim: 8
+  latent_dim: 32
   dropout: 0.3
   max_sequence_length: 32
   kl_schedule: {{kind: linear, start: 0.0, warm_up_steps: 300}}
@@ -38,8 +38,8 @@ trainer: {{max_steps: 320, max_epochs: -1, accumulate_grad_batches: 1, precision
 """
 RECIPES = {"speech": SPEECH, "vae": VAE}
 BATCH = {"speech": 4, "vae": 8}
-RATE = {"speech": 0.05, "vae": 0.03}
-STEPS = {"speech": 240, "vae": 320}
+RATE = {"speech": 0.1, "vae": 0.03}
+STEPS = {"speech": 160, "vae": 320}
 HALF = {"speech": "model.train_ds.synth.num=80", "vae": "model.train_ds.synth.num=120"}
 NO_DROPOUT = {"speech": "model.encoder.dropout=0 model.encoder.dropout_pre_encoder=0 model.encoder.dropout_att=0", "vae": "model.dropout=0"}
 

@@ -140,9 +140,13 @@ PairedJudgement judge_pairs(std::span<const PairedLosses> pairs, const PairedDes
     if (last) out.verdict = PairedVerdict::NotShown;
     return out;
   }
-  if (design.must_be_alike && p_below_zero(moments(better), n) < out.level) {
+  // What must be alike has to be shown within the margin on both sides (two one-sided tests): an early look may tell
+  // that it is not worse long before it tells that it is better.
+  const Moments y = moments(better);
+  const double p_better = p_below_zero(y, n), p_not_better = y.deviation == 0 ? (y.mean > 0 ? 0 : 1) : 1 - p_better;
+  if (design.must_be_alike && p_better < out.level) {
     out.verdict = PairedVerdict::Better;
-  } else if (out.p < out.level) {
+  } else if (out.p < out.level && (!design.must_be_alike || p_not_better < out.level)) {
     out.verdict = PairedVerdict::NotWorse;
   } else if (out.p_worse < out.level) {
     out.verdict = PairedVerdict::Worse;
@@ -150,10 +154,12 @@ PairedJudgement judge_pairs(std::span<const PairedLosses> pairs, const PairedDes
     out.verdict = PairedVerdict::NotShown;
   } else {
     const double worse = x.deviation > 0 ? x.mean / x.deviation : 0;
+    const double better_by = design.must_be_alike && y.deviation > 0 ? -y.mean / y.deviation : -1e9;
+    const double outside = std::max(worse, better_by);  // of the margin's nearer end
     const double doubt = student_quantile(kAtBest, static_cast<int>(n) - 1) / std::sqrt(static_cast<double>(n));
-    const bool hopeless = one_sided_power(design.most_pairs, doubt - worse, last_level) < kHopeless;
-    // Giving up early can only err towards not keeping; where "worse" is near, it is worth saying.
-    if (hopeless && one_sided_power(design.most_pairs, worse, last_level) < kLikely)
+    const bool hopeless = one_sided_power(design.most_pairs, doubt - outside, last_level) < kHopeless;
+    // Giving up early can only err towards not keeping; where "worse" or "better" is near, it is worth saying.
+    if (hopeless && one_sided_power(design.most_pairs, outside, last_level) < kLikely)
       out.verdict = PairedVerdict::NotShown;
   }
   return out;
@@ -165,7 +171,9 @@ void add_power(PairedJudgement& judgement, const PairedDesign& design) {
                                                : 0.0;
   const double level = level_of_look(design, design.most_pairs);
   judgement.power = one_sided_power(design.most_pairs, effect, level);
-  judgement.pairs_needed = values_needed(effect, level, 0.9);
+  judgement.pairs_needed = values_needed(effect, level, design.must_be_alike ? 0.95 : 0.9);
+  // Both tests must succeed: at worst their failures never coincide.
+  if (design.must_be_alike) judgement.power = std::max(0.0, 2 * judgement.power - 1);
 }
 
 }  // namespace redline::measure

@@ -27,8 +27,8 @@ struct PairedDesign {
   double margin = 0.05;      // share of the reference's progress that may be lost
   double error_rate = 0.05;  // of a false "not worse", over all looks
   int most_pairs = 12;       // one of 3, 5, 8, 12
-  // A change that may touch nothing but numbers or order must not learn more either: better by more than the margin
-  // says that something else changed.
+  // A change that may touch nothing but numbers or order must not learn more either: it is shown to be within the
+  // margin on both sides, and better by more than the margin says that something else changed.
   bool must_be_alike = false;
 };
 

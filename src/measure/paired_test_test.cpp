@@ -140,6 +140,22 @@ TEST(PairedTest, WhatShouldChangeNothingMustNotLearnMoreEither) {
   EXPECT_EQ(judge_pairs(draw_pairs(draw, 12, 0, 0.05), design).verdict, PairedVerdict::NotWorse);
 }
 
+// Better by more than the margin with a wide spread: early looks see that it is not worse before they see that it is
+// better.
+TEST(PairedTest, WhatMustBeAlikeIsShownOnBothSides) {
+  PairedDesign design, alike;
+  alike.must_be_alike = true;
+  EXPECT_GT(simulate(design, -0.44, 0.25, 1000).not_worse, 0.99);
+  EXPECT_LE(simulate(alike, -0.44, 0.25, 1000).not_worse, 0.01);
+  EXPECT_LE(simulate(alike, -0.2, 0.1).not_worse, 0.062);  // exactly at the margin: 5 % and three errors of 4000
+  EXPECT_LE(simulate(alike, 0.2, 0.1).not_worse, 0.062);
+  for (const double spread : {0.12, 0.18}) {
+    const Rates rates = simulate(alike, 0, spread, 1000, /*with_power=*/true);
+    EXPECT_GE(rates.not_worse, rates.power - 0.05) << spread;
+    EXPECT_LE(rates.not_worse, rates.power + 0.2) << spread;
+  }
+}
+
 TEST(PairedTest, LooksAreFewAndKnown) {
   EXPECT_EQ(next_look(0, 12), 3);
   EXPECT_EQ(next_look(3, 12), 2);
