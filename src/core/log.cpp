@@ -86,6 +86,8 @@ void set_log_format(LogFormat format) { logger().format = format; }
 void set_log_color(bool on) { logger().color = on; }
 LogLevel log_level() { return logger().level; }
 
+LogFormat log_format() { return logger().format; }
+
 void set_log_hooks(void (*before)(), void (*after)()) {
   const std::lock_guard lock(logger().mutex);
   logger().before = before;

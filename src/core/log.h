@@ -13,6 +13,7 @@ void set_log_level(LogLevel lowest);
 void set_log_format(LogFormat format);
 void set_log_color(bool on);
 LogLevel log_level();
+LogFormat log_format();
 
 // Called before each line so that a progress line can clear itself and be drawn again afterwards; empty by default.
 void set_log_hooks(void (*before)(), void (*after)());

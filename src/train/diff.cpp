@@ -36,15 +36,6 @@ std::optional<StepDifference> row_difference(const measure::StepRow& a, const me
   return std::nullopt;
 }
 
-std::string shape_text(const torch::Tensor& tensor) {
-  std::string text = "[";
-  for (int64_t dim : tensor.sizes()) {
-    if (text.size() > 1) text += ", ";
-    text += std::to_string(dim);
-  }
-  return text + "]";
-}
-
 template <class T>
 double largest_whole_gap(const torch::Tensor& a, const torch::Tensor& b) {
   const auto* x = static_cast<const T*>(a.const_data_ptr());
@@ -110,23 +101,6 @@ void flatten_config(const config::Node& node, const std::string& path, std::map<
   }
 }
 
-std::vector<std::string> config_differences(const std::string& a, const std::string& b) {
-  std::map<std::string, std::string> flat_a, flat_b;
-  if (a.empty() || b.empty()) return {};
-  flatten_config(config::read_yaml_text(a, "A/config.resolved.yaml"), "", flat_a);
-  flatten_config(config::read_yaml_text(b, "B/config.resolved.yaml"), "", flat_b);
-  std::set<std::string> keys;
-  for (const auto& [key, value] : flat_a) keys.insert(key);
-  for (const auto& [key, value] : flat_b) keys.insert(key);
-  std::vector<std::string> lines;
-  for (const std::string& key : keys) {
-    const std::string left = flat_a.contains(key) ? flat_a[key] : "(absent)",
-                      right = flat_b.contains(key) ? flat_b[key] : "(absent)";
-    if (left != right) lines.push_back(printable(key + ": " + left + " | " + right));
-  }
-  return lines;
-}
-
 // The generations to compare: the newest step that both runs have; any other kind of path is loaded as it is.
 std::optional<std::pair<LoadedCheckpoint, LoadedCheckpoint>> states_to_compare(const fs::path& a, const fs::path& b) {
   if (!is_run(a) || !is_run(b)) return std::make_pair(CheckpointStore::load(a), CheckpointStore::load(b));
@@ -143,6 +117,23 @@ std::optional<std::pair<LoadedCheckpoint, LoadedCheckpoint>> states_to_compare(c
 }
 
 }  // namespace
+
+std::vector<std::string> config_differences(const std::string& a, const std::string& b) {
+  std::map<std::string, std::string> flat_a, flat_b;
+  if (a.empty() || b.empty()) return {};
+  flatten_config(config::read_yaml_text(a, "A/config.resolved.yaml"), "", flat_a);
+  flatten_config(config::read_yaml_text(b, "B/config.resolved.yaml"), "", flat_b);
+  std::set<std::string> keys;
+  for (const auto& [key, value] : flat_a) keys.insert(key);
+  for (const auto& [key, value] : flat_b) keys.insert(key);
+  std::vector<std::string> lines;
+  for (const std::string& key : keys) {
+    const std::string left = flat_a.contains(key) ? flat_a[key] : "(absent)",
+                      right = flat_b.contains(key) ? flat_b[key] : "(absent)";
+    if (left != right) lines.push_back(printable(key + ": " + left + " | " + right));
+  }
+  return lines;
+}
 
 std::optional<StepDifference> first_step_difference(const std::vector<measure::StepRow>& a,
                                                     const std::vector<measure::StepRow>& b, int64_t* compared,

@@ -47,6 +47,8 @@ DiffResult diff_paths(const std::filesystem::path& a, const std::filesystem::pat
 std::optional<StepDifference> first_step_difference(const std::vector<measure::StepRow>& a,
                                                     const std::vector<measure::StepRow>& b, int64_t* compared = nullptr,
                                                     int64_t* different = nullptr);
+// "trainer.precision: 32-true | bf16-mixed" for every key of two resolved configs whose values differ.
+std::vector<std::string> config_differences(const std::string& a, const std::string& b);
 void diff_tensors(const std::string& part, const NamedTensors& a, const NamedTensors& b, DiffResult& result);
 
 }  // namespace redline::train

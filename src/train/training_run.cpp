@@ -14,6 +14,7 @@
 #include "measure/kept_writes.h"
 #include "measure/step_clock.h"
 #include "train/checkpoint/loading.h"
+#include "train/diff.h"
 #include "train/job/summary.h"
 #include "train/loop/trainer.h"
 #include "train/run/rescue.h"
@@ -123,15 +124,37 @@ void take_resolved_values(Job& job, const LoopState& state) {
   if (job.precision_was_chosen()) job.set_precision(state.precision_name);
 }
 
-void say_what_differs(const Job& job, const LoopState& state) {
+// What the run had before this start; empty where that is not known.
+std::string config_of(const std::filesystem::path& run) {
+  constexpr size_t kMostBytes = size_t{16} << 20;
+  std::error_code code;
+  const std::filesystem::path file = run / "config.resolved.yaml";
+  return std::filesystem::exists(file, code) ? read_file(file, kMostBytes) : "";
+}
+
+std::string changed_settings(const std::string& before, const Job& job) {
+  constexpr size_t kMost = 12;
+  std::vector<std::string> lines;
+  try {
+    lines = config_differences(before, job.resolved().dump_yaml());
+  } catch (const Error&) {
+    return "";  // a config that cannot be read says nothing of what differs
+  }
+  for (std::string& line : lines)
+    if (const size_t bar = line.find(" | "); bar != std::string::npos) line.replace(bar, 3, " -> ");
+  const size_t more = lines.size() > kMost ? lines.size() - kMost : 0;
+  lines.resize(lines.size() - more);
+  return lines.empty() ? "" : ": " + join(lines, ", ") + (more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+void say_what_differs(const Job& job, const LoopState& state, const std::string& config_before) {
   if (!identity_of_text(state.config_hash))
     log_info(
         "The checkpoint is from an older redline that hashed settings in another way, so they cannot be compared; "
         "continuing with this job's.");
   else if (state.config_hash != job.config_hash())
-    log_warning(fmt::format(
-        "The checkpoint was made with other settings (config hash {}, now {}); continuing with the new ones.",
-        state.config_hash, job.config_hash()));
+    log_warning(fmt::format("The checkpoint was made with other settings{}; continuing with the new ones.",
+                            changed_settings(config_before, job)));
   if (state.intra_op_threads != job.trainer().intra_op_threads.value())
     log_warning(fmt::format(
         "The checkpoint was made with {} intra-op threads, now {}: the run continues within rounding, not bit by bit.",
@@ -303,25 +326,27 @@ RunSummary run_job(Job& job, const RunOptions& options) {
         ops);
   if (loaded && store && begin.own) store->adopt(*loaded, begin.damaged);
   if (loaded && store && !begin.own) set_aside_later_ones(*store, *loaded);
+  const std::string config_before = loaded ? config_of(summary.directory) : "";
   writer.write_config(job.resolved().dump_yaml());
   writer.write_machine(job.machine());
 
   for (const std::string& note : notes) log_warning(note);
-  RunObserverSettings watch{exp.create_tensorboard_logger,
-                            exp.create_csv_logger,
-                            job.trainer().enable_progress_bar,
-                            exp.histograms_every_n_steps,
-                            loaded ? loaded->info.step : -1,
-                            options.trace,
-                            total_steps(settings, limited_steps(train->steps_per_epoch(), settings.limit_train_batches,
-                                                                job.trainer().accumulate_grad_batches))};
+  RunObserverSettings watch{
+      exp.create_tensorboard_logger,
+      exp.create_csv_logger,
+      job.trainer().enable_progress_bar && log_level() <= LogLevel::Info && log_format() == LogFormat::Text,
+      exp.histograms_every_n_steps,
+      loaded ? loaded->info.step : -1,
+      options.trace,
+      total_steps(settings, limited_steps(train->steps_per_epoch(), settings.limit_train_batches,
+                                          job.trainer().accumulate_grad_batches))};
   RunObserver observer(writer, *task, watch);
   observer.watch(trainer.clock());
   observer.config(job.resolved().dump_yaml());
   trainer.attach(store.get(), &observer);
   if (loaded) {
     summary.started_at_step = trainer.position().step;
-    say_what_differs(job, trainer.position());
+    say_what_differs(job, trainer.position(), config_before);
     writer.event("resumed", {{"step", trainer.position().step}, {"from", loaded->info.path.string()}});
     log_info(fmt::format("Resuming from {} at step {}.", loaded->info.path.string(), trainer.position().step));
   }

@@ -36,6 +36,12 @@ def test_usage_errors_exit_2(words):
     assert done.stdout == "" and done.stderr
 
 
+def test_a_mistyped_command_is_answered_with_the_one_that_was_meant():
+    done = redline("trian", "job.yaml")
+    assert done.returncode == 2 and "There is no command 'trian'; did you mean 'train'?" in done.stderr
+    assert "did you mean" not in redline("qqqqqqqq").stderr
+
+
 def test_machine_answers_json_on_stdout_only():
     done = redline("--json", "machine", "--quick")
     assert done.returncode == 0, done.stderr

@@ -178,3 +178,18 @@ def test_sigint_early_and_late(home):
         if (home / "interrupted/checkpoints").exists():
             assert redline(home, "verify", "interrupted").returncode == 0
     assert 75 in codes
+
+
+def test_quiet_and_json_logs_hold_nothing_else(home):
+    bar = "trainer.enable_progress_bar=true"
+    assert train(home, "quiet", "-q", bar).stderr == ""
+    lines = train(home, "as-json", "--log-format", "json", bar).stderr.splitlines()
+    assert lines and all(json.loads(line)["level"] for line in lines)
+    assert "samples/s" in train(home, "as-text", bar).stderr  # the control: without them there is a progress line
+
+
+def test_what_changed_since_the_checkpoint_is_named(home):
+    words = ["exp_manager.checkpoint_callback_params.every_n_train_steps=2"]
+    train(home, "changed", *words, "trainer.max_steps=4")
+    said = train(home, "changed", *words, "trainer.max_steps=6", "model.optim.lr=0.125").stderr
+    assert "model.optim.lr: " in said and "-> 0.125" in said and "trainer.max_steps: 4 -> 6" in said and "hash" not in said

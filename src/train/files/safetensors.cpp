@@ -2,6 +2,8 @@
 // buffer in between and no mapping, whose page faults would turn a shrinking file into a crash.
 #include "train/files/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -12,6 +14,24 @@
 #include "train/checkpoint/block_reader.h"
 
 namespace redline::train {
+
+std::string shape_text(const torch::Tensor& tensor) {
+  std::string text = "[";
+  for (int64_t dim : tensor.sizes()) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(dim);
+  }
+  return text + "]";
+}
+
+std::string other_shape(const char* what, const std::string& name, const torch::Tensor& stored,
+                        const torch::Tensor& mine) {
+  return fmt::format(
+      "The checkpoint's {} '{}' has the shape {}, this model's {}: it is of a model of another size. Use the settings "
+      "it "
+      "was trained with, or another run directory.",
+      what, name, shape_text(stored), shape_text(mine));
+}
 namespace {
 
 struct TypePair {

@@ -19,6 +19,11 @@ namespace redline::train {
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
+std::string shape_text(const torch::Tensor& tensor);  // "[2, 3]"
+// "The checkpoint's tensor 'x' has the shape [2, 3], this model's [4, 3]: ..."
+std::string other_shape(const char* what, const std::string& name, const torch::Tensor& stored,
+                        const torch::Tensor& mine);
+
 struct SafetensorsFile {
   std::map<std::string, torch::Tensor> tensors;  // CPU, contiguous, own memory
   std::map<std::string, std::string> metadata;

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/strings.h"
 #include "device/threads.h"
+#include "train/files/safetensors.h"
 #include "train/optim/gradients.h"
 #include "train/optim/parameter_rules.h"
 
@@ -28,7 +29,7 @@ void load_named(const NamedTensors& from, const NamedTensors& to) {
     if (found == index.end())
       throw CheckpointError(fmt::format("The checkpoint has no tensor '{}', which this model needs.", name));
     if (found->second.sizes() != target.sizes())
-      throw CheckpointError(fmt::format("The checkpoint's tensor '{}' has another shape than this model's.", name));
+      throw CheckpointError(other_shape("tensor", name, found->second, target));
     torch::Tensor(target).copy_(found->second);
   }
   if (index.size() != to.size())

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "train/files/safetensors.h"
 
 namespace redline::train {
 
@@ -58,8 +59,7 @@ void Ema::load(const std::map<std::string, torch::Tensor>& averages) {
     if (found == averages.end())
       throw CheckpointError(fmt::format("The checkpoint has no average (EMA) of '{}'.", name));
     if (found->second.sizes() != average.sizes())
-      throw CheckpointError(
-          fmt::format("The checkpoint's average (EMA) of '{}' has another shape than this model's.", name));
+      throw CheckpointError(other_shape("average (EMA) of", name, found->second, average));
     average.copy_(found->second);
   }
 }

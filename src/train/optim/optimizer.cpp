@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "train/files/safetensors.h"
 #include "train/optim/gradients.h"
 
 namespace redline::train {
@@ -170,8 +171,7 @@ void Optimizer::load_state(const std::map<std::string, torch::Tensor>& state) {
     const auto found = state.find(name);
     if (found == state.end()) throw CheckpointError(fmt::format("The checkpoint's optimiser lacks '{}'.", name));
     if (found->second.sizes() != tensor.sizes())
-      throw CheckpointError(
-          fmt::format("The checkpoint's optimiser tensor '{}' has another shape than this model's.", name));
+      throw CheckpointError(other_shape("optimiser tensor", name, found->second, tensor));
     if (name == "steps") {
       const torch::Tensor steps = found->second.to(torch::kInt64).contiguous();
       std::copy_n(steps.const_data_ptr<int64_t>(), steps_.size(), steps_.begin());
