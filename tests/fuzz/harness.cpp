@@ -51,8 +51,8 @@ std::vector<Target> all_targets() {
 #if defined(REDLINE_FUZZ_WITH_TORCH)
          job_targets
 #else
-           audio_targets, image_targets, tar_targets, parquet_targets, text_targets, record_targets,
-           stored_targets, config_targets
+           audio_targets, image_targets, tar_targets, parquet_targets, text_targets, nuscenes_targets,
+           record_targets, stored_targets, config_targets
 #endif
        }) {
     for (auto& target : make()) all.push_back(std::move(target));

@@ -55,6 +55,7 @@ std::vector<Target> image_targets();
 std::vector<Target> tar_targets();
 std::vector<Target> parquet_targets();
 std::vector<Target> text_targets();
+std::vector<Target> nuscenes_targets();
 std::vector<Target> record_targets();
 std::vector<Target> stored_targets();
 std::vector<Target> config_targets();
