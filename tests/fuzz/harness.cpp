@@ -33,6 +33,13 @@ std::string fixture(const std::string& path) {
   return text;
 }
 
+std::string memory_folder() {
+  const char* base = std::getenv("REDLINE_FUZZ_SCRATCH");
+  std::string pattern = std::string(base != nullptr ? base : "/dev/shm") + "/redline-fuzz-XXXXXX";
+  require(::mkdtemp(pattern.data()) != nullptr, "a folder in memory can be made");
+  return pattern;
+}
+
 MemoryFile::MemoryFile(std::string_view bytes) : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {
   require(fd_ >= 0 && ::write(fd_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()),
           "a file in memory can be made");

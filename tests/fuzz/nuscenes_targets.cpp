@@ -23,24 +23,17 @@ constexpr std::array kTables = {"scene",    "sample",   "sensor",   "calibrated_
                                 "ego_pose", "category", "instance", "sample_annotation"};
 
 // The folder the tables stand in, in memory. A campaign opens millions and most inputs change one table, so only those
-// that differ from the input before are written; the folder goes with the process.
+// that differ from the input before are written.
 class TableFolder {
  public:
-  TableFolder() {
-    std::string pattern = "/dev/shm/redline-fuzz-XXXXXX";
-    require(::mkdtemp(pattern.data()) != nullptr, "a folder in memory can be made");
-    path_ = pattern;
+  TableFolder() : path_(memory_folder()) {
     for (size_t i = 0; i < kTables.size(); ++i) {
       files_[i] = ::open(file_of(i).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
       require(files_[i] >= 0, "a file in memory can be made");
     }
   }
   ~TableFolder() {
-    for (size_t i = 0; i < kTables.size(); ++i) {
-      ::close(files_[i]);
-      ::unlink(file_of(i).c_str());
-    }
-    ::rmdir(path_.c_str());
+    for (const int file : files_) ::close(file);
   }
   TableFolder(const TableFolder&) = delete;
   TableFolder& operator=(const TableFolder&) = delete;

@@ -1,7 +1,6 @@
 // What needs LibTorch: a job file to a resolved job with every section of the program, and a checkpoint to a loop that
 // continues from it. One file, so that LibTorch's headers are paid once; the readers among it are compiled in here so
 // that libFuzzer sees which of their branches an input takes.
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -63,11 +62,7 @@ void repair_parts(std::string& bytes) {
 }
 
 std::filesystem::path scratch() {
-  static const std::filesystem::path folder = [] {
-    std::string pattern = "/dev/shm/redline-fuzz-XXXXXX";
-    require(::mkdtemp(pattern.data()) != nullptr, "a folder in memory can be made");
-    return std::filesystem::path(pattern);
-  }();
+  static const std::filesystem::path folder = memory_folder();
   return folder;
 }
 
