@@ -1,6 +1,8 @@
 // What needs LibTorch: a job file to a resolved job with every section of the program, and a checkpoint to a loop that
 // continues from it. One file, so that LibTorch's headers are paid once; the readers among it are compiled in here so
 // that libFuzzer sees which of their branches an input takes.
+#include <unistd.h>
+
 #include <cstring>
 #include <filesystem>
 
