@@ -316,6 +316,27 @@ TEST_F(Refusals, AForgedStepIsASentence) {
   }
 }
 
+TEST(TrainingRun, SettingsHashedByAnOlderVersionAreNotCalledOthers) {
+  TemporaryFolder folder;
+  run_training(*job_in(folder, kSavesOften), {});
+  CheckpointState state = CheckpointStore::load(folder.path() / "run").state;
+  const auto words_of_resuming = [&](const std::string& hash) {
+    nlohmann::json json = nlohmann::json::parse(state.state_json);
+    json["config_hash"] = hash;
+    state.state_json = json.dump();
+    TemporaryFolder other;
+    CheckpointStore(other.path() / "from", CheckpointConfig()).save_sync(state, 6);
+    ::testing::internal::CaptureStderr();
+    run_training(*job_in(other, {"trainer.max_steps=8", "exp_manager.resume=" + (other.path() / "from").string()}), {});
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string older = words_of_resuming("0123456789abcdef"), others = words_of_resuming("xxh3:0123456789abcdef");
+  EXPECT_THAT(older, HasSubstr("older redline that hashed settings"));
+  EXPECT_THAT(older, ::testing::Not(HasSubstr("made with other settings")));
+  EXPECT_THAT(others, HasSubstr("made with other settings"));
+  EXPECT_THAT(others, ::testing::Not(HasSubstr("older redline")));
+}
+
 TEST(TrainingRun, TheSameJobIsToldByWhatWasAskedFor) {
   const auto hash = [](const std::vector<std::string>& words) { return testing::make_job(words)->request_hash(); };
   const std::string base = hash({});

@@ -33,6 +33,13 @@ std::string fixture(const std::string& path) {
   return text;
 }
 
+std::string memory_folder() {
+  const char* base = std::getenv("REDLINE_FUZZ_SCRATCH");
+  std::string pattern = std::string(base != nullptr ? base : "/dev/shm") + "/redline-fuzz-XXXXXX";
+  require(::mkdtemp(pattern.data()) != nullptr, "a folder in memory can be made");
+  return pattern;
+}
+
 MemoryFile::MemoryFile(std::string_view bytes) : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {
   require(fd_ >= 0 && ::write(fd_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()),
           "a file in memory can be made");
@@ -51,8 +58,8 @@ std::vector<Target> all_targets() {
 #if defined(REDLINE_FUZZ_WITH_TORCH)
          job_targets
 #else
-           audio_targets, image_targets, tar_targets, parquet_targets, text_targets, record_targets,
-           stored_targets, config_targets
+           audio_targets, image_targets, tar_targets, parquet_targets, text_targets, nuscenes_targets,
+           record_targets, stored_targets, config_targets
 #endif
        }) {
     for (auto& target : make()) all.push_back(std::move(target));

@@ -37,6 +37,8 @@ inline std::string_view text_of(std::span<const std::byte> bytes) {
 
 std::string fixture(const std::string& path);  // below tests/fixtures
 
+std::string memory_folder();  // a new folder in memory; tests/fuzz/run removes it, however this process ends
+
 // Bytes as a file that a path leads to, gone with the object. In memory: a campaign opens millions.
 class MemoryFile {
  public:
@@ -55,6 +57,7 @@ std::vector<Target> image_targets();
 std::vector<Target> tar_targets();
 std::vector<Target> parquet_targets();
 std::vector<Target> text_targets();
+std::vector<Target> nuscenes_targets();
 std::vector<Target> record_targets();
 std::vector<Target> stored_targets();
 std::vector<Target> config_targets();

@@ -171,6 +171,19 @@ def test_bad_input_gets_one_sentence(folder, words, code, says):
     assert "internal" not in done.stderr.lower() and len(done.stderr) < 600
 
 
+@pytest.mark.parametrize("kind, name", [("speech", "train_manifest.json"), ("sequences", "train/part-00000.parquet"), ("images", "train.csv")])
+def test_generated_data_replaces_nothing_of_the_users(tmp_path, kind, name):
+    """A folder with a file of the user's, also under a name that generated data would have; the control: it may be generated into again once it was."""
+    mine = tmp_path / "mine" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("years of work")
+    done = redline("data", "synth", kind, "--out", "mine", "--num", 4, cwd=tmp_path)
+    assert done.returncode == 2 and "were not generated" in done.stderr, done.stderr
+    assert mine.read_text() == "years of work" and [path for path in (tmp_path / "mine").rglob("*") if path.is_file()] == [mine]
+    for _ in range(2):
+        assert redline("data", "synth", kind, "--out", "generated", "--num", 4, cwd=tmp_path).returncode == 0
+
+
 def write_manifest(path, entries):
     path.write_text("".join(json.dumps({"audio_filepath": str(name), "duration": 0.5}) + "\n" for name in entries))
 

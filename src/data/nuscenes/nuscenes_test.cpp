@@ -141,6 +141,10 @@ TEST_F(Nuscenes, WhatIsWrongIsNamed) {
   changed[0]["token"] = "short";
   write("sample_data", changed);
   EXPECT_NE(complaint().find("32 hexadecimal digits"), std::string::npos) << complaint();
+  changed[0]["token"] = std::string(100'000, 'f');
+  write("sample_data", changed);
+  EXPECT_NE(complaint().find("ffff..."), std::string::npos);
+  EXPECT_LT(complaint().size(), 1000u) << "a sentence, whatever the table holds";
   write("sample_data", data);
   changed = calibrations;
   changed[0]["rotation"] = Json{1.0, 1.0, 0.0, 0.0};

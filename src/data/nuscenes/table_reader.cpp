@@ -19,13 +19,15 @@ constexpr size_t kBlockBytes = size_t{4} << 20;
 constexpr size_t kMaxRowBytes = size_t{64} << 20;
 constexpr int kMaxDepth = 16;  // of lists in a row: the parser recurses
 
+// What a sentence shows of a text that may be a whole table.
+std::string shown(std::string_view text) { return printable(text.substr(0, 64)) + (text.size() > 64 ? "..." : ""); }
+
 }  // namespace
 
 [[noreturn]] void TableRow::fail(const std::string& problem) const {
   std::string where = printable(*file_) + ", row " + std::to_string(row_ + 1);
   for (size_t c = 0; c < columns_->size(); ++c)
-    if ((*columns_)[c] == "token" && values_[c].type == Type::Text)
-      where += " (token " + printable(std::string(values_[c].text)) + ")";
+    if ((*columns_)[c] == "token" && values_[c].type == Type::Text) where += " (token " + shown(values_[c].text) + ")";
   throw DataError(where + ": " + problem);
 }
 
@@ -42,7 +44,7 @@ bool TableRow::flag(size_t column) const { return need(column, Type::Flag, "true
 Token TableRow::token(size_t column) const {
   const Value& value = need(column, Type::Text, "a token");
   if (const auto token = parse_token(value.text)) return *token;
-  fail("the field '" + (*columns_)[column] + "' is '" + printable(std::string(value.text)) +
+  fail("the field '" + (*columns_)[column] + "' is '" + shown(value.text) +
        "'; expected a token of 32 hexadecimal digits.");
 }
 

@@ -63,11 +63,7 @@ void repair_parts(std::string& bytes) {
 }
 
 std::filesystem::path scratch() {
-  static const std::filesystem::path folder = [] {
-    std::string pattern = "/dev/shm/redline-fuzz-XXXXXX";
-    require(::mkdtemp(pattern.data()) != nullptr, "a folder in memory can be made");
-    return std::filesystem::path(pattern);
-  }();
+  static const std::filesystem::path folder = memory_folder();
   return folder;
 }
 
