@@ -17,6 +17,7 @@ warnings.filterwarnings("ignore")
 real_stdout = os.dup(1)
 os.dup2(2, 1)
 
+import timm_import  # noqa: E402, F401
 import torch  # noqa: E402
 from timm.models.convnext import ConvNeXt  # noqa: E402
 
