@@ -154,6 +154,10 @@ variable_list BlockBackward::apply(variable_list&& grads) {
   const int64_t num_rows = shape.rows(), dim = shape.channels, width = w1.size(0);
   RowGrads found{torch::empty({num_rows, dim}), torch::empty({width, dim}), torch::empty({dim, width}), {}};
   ColumnSums<float> norm_sums(dim, 3);
+  if (num_rows == 0) {
+    found.grad_w1.zero_();
+    found.grad_w2.zero_();
+  }
   if (in_panels)
     rows_backward_in_panels(g, w1, w2, norm_sums, found);
   else

@@ -20,7 +20,7 @@ using panels::store;
 using panels::TilePlace;
 
 constexpr int64_t kWideFloats = 1 << 17;       // of a tile
-constexpr int64_t kWideChunkFloats = 1 << 19;  // of a chunk
+constexpr int64_t kWideChunkFloats = 1 << 18;  // of a chunk
 constexpr int64_t kUnit = 8;                   // rows of a tile are a multiple of it
 
 int64_t units(int64_t rows) { return (rows + kUnit - 1) / kUnit; }
