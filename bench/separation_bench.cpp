@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/time.h"
+#include "device/startup_memory.h"
 #include "models/convnext/embedding/separation.h"
 #include "train/files/safetensors.h"
 
@@ -40,6 +41,7 @@ int measure(const std::string& file) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  device::release_startup_memory();  // as redline does
   if (argc != 2) {
     std::cerr << "usage: separation_bench FILE.safetensors\n";
     return 2;

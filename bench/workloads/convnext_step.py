@@ -1,4 +1,4 @@
-"""ConvNeXt forward + backward at a fixed input, 64² (dims 64…512, 4 blocks a stage, batch 32): redline against timm in a plain PyTorch loop."""
+"""A ConvNeXt training step at a fixed input, 64² (dims 64…512, 4 blocks a stage, batch 32): redline against timm in a plain PyTorch loop."""
 import sys
 
 from frame import Bar, ROOT, Workload
@@ -25,5 +25,5 @@ def bars(names, best, eager):
 def workload(env):
     timm = peers(env, "small", STEPS)
     return Workload(
-        "convnext_step", "Forward + backward alone, 32 × 64², dims 64 128 256 512, depths 4 4 4 4 (the guide's base_channels 64, num_blocks 4), fp32, 2 threads.",
+        "convnext_step", "A training step (forward, backward, AdamW, gradients released), 32 × 64², dims 64 128 256 512, depths 4 4 4 4 (the guide's base_channels 64, num_blocks 4), fp32, 2 threads.",
         {"redline": [env.build / "bench/convnext_step_bench", STEPS, "small", 1, 2], **timm}, bars(timm, 1.6, 2.2))

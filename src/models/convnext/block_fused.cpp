@@ -5,13 +5,18 @@
 // Backward goes over chunks of rows: what the weight gradients need (gradient and activation of the wide layer) is made
 // tile by tile and used at once, so it never takes more than a chunk. The layer scale's gradient needs the block's
 // branch again; it falls out of the weight gradient instead: sum_r g[r,c] y[r,c] = sum_j W[c,j] (g^T a)[c,j] + ...
+//
+// Two ways through the rows: float products of our own (mlp_panels.h), and LibTorch's, for low precision and for
+// processors that ours were not measured on.
 #include <ATen/Parallel.h>
 
 #include "models/convnext/depthwise.h"
+#include "models/convnext/mlp_panels.h"
 #include "models/convnext/model.h"
 #include "models/convnext/row_kernels.h"
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/panel_gemm.h"
 #include "models/layers/row_kernels.h"
 
 namespace redline::models::convnext::fused {
@@ -49,7 +54,8 @@ const float* at_row(const torch::Tensor& t, int64_t row) {
 struct BlockBackward : HandNode {
   MapShape shape;
   torch::ScalarType type = torch::kFloat32;
-  torch::Tensor hat, rstd, hidden;  // [rows, C], [rows], [rows, 4 C]
+  bool in_panels = false;
+  torch::Tensor hat, rstd, hidden;  // [rows, C], [rows], [rows, 4 C] or its panels
   torch::Tensor factors;            // [N]; undefined: nothing is dropped
   void release_intermediates() override {
     hat.reset();
@@ -60,6 +66,14 @@ struct BlockBackward : HandNode {
   variable_list apply(variable_list&& grads) override;
 
  private:
+  // What the rows between the depthwise layer and the residual yield.
+  struct RowGrads {
+    torch::Tensor grad_taps_out, grad_w1, grad_w2, bias1;  // the second: before layer scale
+  };
+  void rows_backward(const torch::Tensor& g, const torch::Tensor& w1, const torch::Tensor& w2,
+                     ColumnSums<float>& norm_sums, RowGrads& out);
+  void rows_backward_in_panels(const torch::Tensor& g, const torch::Tensor& w1, const torch::Tensor& w2,
+                               ColumnSums<float>& norm_sums, RowGrads& out);
   rows::Factors factors_from(int64_t row) const { return {values(factors), shape.height * shape.width, row}; }
 };
 
@@ -88,22 +102,16 @@ torch::Tensor scale_gradients(torch::Tensor& product, const torch::Tensor& weigh
   return out;
 }
 
-variable_list BlockBackward::apply(variable_list&& grads) {
-  const at::NoGradGuard no_grad;
-  variable_list out(kNumInputs);
-  if (!grads[0].defined()) return out;
-  const torch::Tensor g = grads[0].to(torch::kFloat32).contiguous(), x = input(kX);
-  const torch::Tensor w1 = input(kWeight1).contiguous(), w2 = input(kWeight2).contiguous();
+void BlockBackward::rows_backward(const torch::Tensor& g, const torch::Tensor& w1, const torch::Tensor& w2,
+                                  ColumnSums<float>& norm_sums, RowGrads& out) {
   const torch::Tensor norm_weight = input(kNormWeight), norm_bias = input(kNormBias), scale = input(kScale);
   const GemmOperand operand1(w1, type), operand2(w2, type);
   const int64_t num_rows = shape.rows(), dim = shape.channels, width = w1.size(0);
   const int64_t chunk = std::min(num_rows, std::max<int64_t>(kBlockTile, kChunkFloats / width));
-  torch::Tensor grad_taps_out = torch::empty({num_rows, dim});  // at the depthwise layer's output
   torch::Tensor normed = torch::empty({chunk, dim}),
                 kept = factors.defined() ? torch::empty({chunk, dim}) : torch::Tensor();
   torch::Tensor wide_grad = torch::empty({chunk, width}), activation = torch::empty({chunk, width});
-  torch::Tensor grad_w1 = torch::empty({width, dim}), grad_w2 = torch::empty({dim, width});
-  ColumnSums<float> norm_sums(dim, 3), bias1(width);
+  ColumnSums<float> bias1(width);
   const TileGemm gemm(type);
   for (int64_t start = 0; start < num_rows; start += chunk) {
     const int64_t count = std::min(chunk, num_rows - start);
@@ -118,31 +126,84 @@ variable_list BlockBackward::apply(variable_list&& grads) {
       gemm.nn(n, dim, width, at_row(wide_grad, begin), width, operand1, 0.0f, scratch.data(), dim);
       rows::affine(at_row(hat, row), values(norm_weight), values(norm_bias), n, dim, at_row(normed, begin));
       rows::norm_backward(scratch.data(), at_row(hat, row), at_row(rstd, row), values(norm_weight), n, dim,
-                          at_row(grad_taps_out, row), norm_sums.local(0), norm_sums.local(1));
+                          at_row(out.grad_taps_out, row), norm_sums.local(0), norm_sums.local(1));
     });
-    add_weight_grad(gemm, count, values(wide_grad), width, values(normed), dim, start > 0, at_row(grad_w1, 0));
+    add_weight_grad(gemm, count, values(wide_grad), width, values(normed), dim, start > 0, at_row(out.grad_w1, 0));
     add_weight_grad(gemm, count, kept.defined() ? values(kept) : at_row(g, 0) + start * dim, dim, values(activation),
-                    width, start > 0, at_row(grad_w2, 0));
+                    width, start > 0, at_row(out.grad_w2, 0));
   }
+  out.bias1 = bias1.total();
+}
+
+void BlockBackward::rows_backward_in_panels(const torch::Tensor& g, const torch::Tensor& w1, const torch::Tensor& w2,
+                                            ColumnSums<float>& norm_sums, RowGrads& out) {
+  const torch::Tensor norm_weight = input(kNormWeight), norm_bias = input(kNormBias), scale = input(kScale);
+  out.bias1 =
+      panel_mlp::backward({w1.size(1), w1.size(0), values(norm_weight), values(norm_bias), values(w1), nullptr,
+                           values(w2), nullptr, values(scale)},
+                          {shape.rows(), at_row(g, 0), factors_from(0), values(hat), values(rstd), values(hidden),
+                           at_row(out.grad_taps_out, 0), at_row(out.grad_w1, 0), at_row(out.grad_w2, 0), &norm_sums});
+}
+
+variable_list BlockBackward::apply(variable_list&& grads) {
+  const at::NoGradGuard no_grad;
+  variable_list out(kNumInputs);
+  if (!grads[0].defined()) return out;
+  const torch::Tensor g = grads[0].to(torch::kFloat32).contiguous(), x = input(kX), scale = input(kScale);
+  const torch::Tensor w1 = input(kWeight1).contiguous(), w2 = input(kWeight2).contiguous();
+  const int64_t num_rows = shape.rows(), dim = shape.channels, width = w1.size(0);
+  RowGrads found{torch::empty({num_rows, dim}), torch::empty({width, dim}), torch::empty({dim, width}), {}};
+  ColumnSums<float> norm_sums(dim, 3);
+  if (num_rows == 0) {
+    found.grad_w1.zero_();
+    found.grad_w2.zero_();
+  }
+  if (in_panels)
+    rows_backward_in_panels(g, w1, w2, norm_sums, found);
+  else
+    rows_backward(g, w1, w2, norm_sums, found);
   release_intermediates();
   out[kNormWeight] = norm_sums.total(0);
   out[kNormBias] = norm_sums.total(1);
   out[kBias2] = norm_sums.total(2);
-  out[kBias1] = bias1.total();
-  if (scale.defined()) out[kScale] = scale_gradients(grad_w2, w2, input(kBias2), scale, out[kBias2]);
-  out[kWeight1] = grad_w1;
-  out[kWeight2] = grad_w2;
+  out[kBias1] = found.bias1;
+  if (scale.defined()) out[kScale] = scale_gradients(found.grad_w2, w2, input(kBias2), scale, out[kBias2]);
+  out[kWeight1] = found.grad_w1;
+  out[kWeight2] = found.grad_w2;
   torch::Tensor taps = torch::empty({kTaps, dim});
   out[kTapBias] = torch::empty({dim});
-  depthwise_weight_grad(shape, values(x), values(grad_taps_out), taps.mutable_data_ptr<float>(),
+  depthwise_weight_grad(shape, values(x), values(found.grad_taps_out), taps.mutable_data_ptr<float>(),
                         out[kTapBias].mutable_data_ptr<float>());
   out[kTapWeight] = channels_first(taps);
   if (wants(kX)) {
     out[kX] = torch::empty(x.sizes());
     const torch::Tensor flipped = taps_first(input(kTapWeight), /*flipped=*/true);
-    depthwise_sum(shape, values(grad_taps_out), values(flipped), nullptr, values(g), at_row(out[kX], 0));
+    depthwise_sum(shape, values(found.grad_taps_out), values(flipped), nullptr, values(g), at_row(out[kX], 0));
   }
   return out;
+}
+
+// Forward of the same rows by LibTorch's products. `hat` holds the depthwise layer's output.
+void rows_forward(const Block& b, const torch::Tensor& x, torch::ScalarType type, const rows::Factors& factors,
+                  torch::Tensor& hat, torch::Tensor& rstd, torch::Tensor& hidden, torch::Tensor& out) {
+  const Mlp& mlp = b->mlp;
+  const torch::Tensor w1 = mlp->fc1->weight.contiguous(), w2 = mlp->fc2->weight.contiguous();
+  const GemmOperand operand1(w1, type), operand2(w2, type);
+  const int64_t dim = hat.size(1), width = w1.size(0);
+  for_row_tiles(hat.size(0), kBlockTile, [&](int64_t begin, int64_t end) {
+    const TileGemm gemm(type);
+    const int64_t n = end - begin;
+    std::vector<float> normed(static_cast<size_t>(n * dim)), activation(static_cast<size_t>(n * width)), scratch;
+    if (!hidden.defined()) scratch.resize(static_cast<size_t>(n * width));
+    float* h = hidden.defined() ? at_row(hidden, begin) : scratch.data();
+    rows::normalise(at_row(hat, begin), n, dim, at_row(hat, begin), at_row(rstd, begin));
+    rows::affine(at_row(hat, begin), values(b->norm->weight), values(b->norm->bias), n, dim, normed.data());
+    gemm.nt(n, width, dim, normed.data(), dim, operand1, 0.0f, h, width);
+    rows::bias_gelu(h, values(mlp->fc1->bias), n, width, activation.data());
+    gemm.nt(n, dim, width, activation.data(), width, operand2, 0.0f, normed.data(), dim);
+    rows::residual(at_row(x, 0) + begin * dim, normed.data(), values(mlp->fc2->bias), values(b->gamma),
+                   {factors.of_image, factors.rows_per_image, begin}, n, dim, at_row(out, 0) + begin * dim);
+  });
 }
 
 }  // namespace
@@ -161,31 +222,28 @@ torch::Tensor block(const Block& b, const torch::Tensor& x_in, const Pass& pass)
     torch::Tensor factors;
     if (pass.ctx->training() && b->drop_path > 0.0)
       factors = pass.ctx->drop_path(torch::ones({shape.images}), b->drop_path, b->place + ".drop_path");
-    const torch::Tensor w1 = mlp->fc1->weight.contiguous(), w2 = mlp->fc2->weight.contiguous();
-    const GemmOperand operand1(w1, type), operand2(w2, type);
-    const int64_t num_rows = shape.rows(), dim = shape.channels, width = w1.size(0);
-    torch::Tensor hat = torch::empty({num_rows, dim}), rstd = torch::empty({num_rows});
-    torch::Tensor hidden = node ? torch::empty({num_rows, width}) : torch::Tensor();
+    const bool in_panels = type == torch::kFloat32 && panels::preferred();
+    const int64_t num_rows = shape.rows(), dim = shape.channels, width = mlp->fc1->weight.size(0);
+    torch::Tensor hat = torch::empty({num_rows, dim}), rstd = torch::empty({num_rows}), hidden;
+    if (node)
+      hidden = in_panels ? torch::empty({panel_mlp::hidden_floats(num_rows, width)}) : torch::empty({num_rows, width});
     out = torch::empty(x.sizes());
     const torch::Tensor taps = taps_first(b->conv_dw->weight, /*flipped=*/false);
     depthwise_sum(shape, values(x), values(taps), values(b->conv_dw->bias), nullptr, at_row(hat, 0));
-    for_row_tiles(num_rows, kBlockTile, [&](int64_t begin, int64_t end) {
-      const TileGemm gemm(type);
-      const int64_t n = end - begin;
-      std::vector<float> normed(static_cast<size_t>(n * dim)), activation(static_cast<size_t>(n * width)), scratch;
-      if (!node) scratch.resize(static_cast<size_t>(n * width));
-      float* h = node ? at_row(hidden, begin) : scratch.data();
-      rows::normalise(at_row(hat, begin), n, dim, at_row(hat, begin), at_row(rstd, begin));
-      rows::affine(at_row(hat, begin), values(b->norm->weight), values(b->norm->bias), n, dim, normed.data());
-      gemm.nt(n, width, dim, normed.data(), dim, operand1, 0.0f, h, width);
-      rows::bias_gelu(h, values(mlp->fc1->bias), n, width, activation.data());
-      gemm.nt(n, dim, width, activation.data(), width, operand2, 0.0f, normed.data(), dim);
-      rows::residual(at_row(x, 0) + begin * dim, normed.data(), values(mlp->fc2->bias), values(b->gamma),
-                     {values(factors), shape.height * shape.width, begin}, n, dim, at_row(out, 0) + begin * dim);
-    });
+    const rows::Factors from_first{values(factors), shape.height * shape.width, 0};
+    if (in_panels) {
+      const torch::Tensor w1 = mlp->fc1->weight.contiguous(), w2 = mlp->fc2->weight.contiguous();
+      panel_mlp::forward({dim, width, values(b->norm->weight), values(b->norm->bias), values(w1),
+                          values(mlp->fc1->bias), values(w2), values(mlp->fc2->bias), values(b->gamma)},
+                         {num_rows, at_row(x, 0), from_first, at_row(hat, 0), at_row(rstd, 0),
+                          node ? hidden.mutable_data_ptr<float>() : nullptr, at_row(out, 0)});
+    } else {
+      rows_forward(b, x, type, from_first, hat, rstd, hidden, out);
+    }
     if (node) {
       node->shape = shape;
       node->type = type;
+      node->in_panels = in_panels;
       node->hat = hat;
       node->rstd = rstd;
       node->hidden = hidden;

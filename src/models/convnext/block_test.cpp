@@ -10,6 +10,7 @@
 #include "models/convnext/model.h"
 #include "models/convnext/row_kernels.h"
 #include "models/layers/layer_test_tools.h"
+#include "models/layers/panel_gemm.h"
 
 namespace redline::models::convnext {
 namespace {
@@ -78,7 +79,33 @@ TEST(ConvNeXtBlock, FusedEqualsOperators) {
           return run_layer(b, x, [&](const torch::Tensor& in) { return block(b, in, {&ctx, fused}); });
         };
         expect_near(with(true), with(false), 3e-5);
+        panels::use_narrow(true);
+        expect_near(with(true), with(false), 3e-5);
+        panels::use_narrow(false);
       }
+}
+
+// More rows than a chunk of backward, and a width at which tiles are low.
+TEST(ConvNeXtBlock, ManyRowsAndWideRows) {
+  for (const auto& [images, side, dim] : {std::array<int64_t, 3>{3, 37, 40}, {2, 3, 544}}) {
+    SCOPED_TRACE(dim);
+    Block b = make_block(dim, 0.5, 0.3);
+    {
+      const torch::NoGradGuard no_grad;  // sums over many columns stay of the size of the others
+      b->mlp->fc1->weight.mul_(0.2);
+      b->mlp->fc2->weight.mul_(0.2);
+    }
+    const auto ids = ids_of(images);
+    const torch::Tensor x = wave({images, side, side, dim}, 0.1, torch::kFloat32).requires_grad_(true);
+    const auto with = [&](bool fused) {
+      task::Context ctx(5, 2, true, ids);
+      return run_layer(b, x, [&](const torch::Tensor& in) { return block(b, in, {&ctx, fused}); });
+    };
+    const auto fast = with(true), plain = with(false);
+    ASSERT_EQ(fast.size(), plain.size());
+    for (size_t i = 0; i < fast.size(); ++i)
+      EXPECT_LE(largest_difference(fast[i], plain[i]), 2e-5 * (1.0 + plain[i].abs().max().item<double>())) << i;
+  }
 }
 
 TEST(ConvNeXtBlock, EvaluationDropsNothingAndKeepsNothing) {

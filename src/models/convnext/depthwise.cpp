@@ -9,19 +9,11 @@
 #include <vector>
 
 #include "models/layers/hand_node.h"
+#include "models/layers/panel_gemm.h"
 
 namespace redline::models::convnext {
 
 namespace {
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define REDLINE_WIDE_TARGET __attribute__((target("avx512f")))
-bool has_wide_vectors() { return __builtin_cpu_supports("avx512f") != 0; }
-#else
-#define REDLINE_WIDE_TARGET
-bool has_wide_vectors() { return false; }
-#endif
-#define REDLINE_TILE __attribute__((always_inline)) inline
 
 std::atomic<bool> narrow_wanted{false};
 
@@ -234,10 +226,7 @@ REDLINE_WIDE_TARGET void grad_unit_wide(const GradJob& job, const Unit& unit, fl
 }
 void grad_unit_narrow(const GradJob& job, const Unit& unit, float* sums) { grad_unit_of<8>(job, unit, sums); }
 
-bool wide() {
-  static const bool has = has_wide_vectors();
-  return has && !narrow_wanted.load(std::memory_order_relaxed);
-}
+bool wide() { return panels::wide() && !narrow_wanted.load(std::memory_order_relaxed); }
 
 // How many pictures a unit takes: enough to pay for its weights and planes, few enough that all threads have some. No
 // part of the answer is the number of threads.

@@ -79,7 +79,7 @@ struct PatchBackward : HandNode {
     const Patches patches(x, side);
     const torch::Tensor weight = patch_weight(input(kConvWeight)), norm_weight = input(kPatchNormWeight),
                         norm_bias = input(kPatchNormBias);
-    const GemmOperand operand(weight, type);
+    const GemmOperand operand(weight, type, GemmUse::kNn);
     const TileGemm gemm(type);
     const int64_t dim = weight.size(0), depth = patches.depth(), channels = patches.channels;
     const int64_t pixels = side * side, norm_width = norm_weight.size(0);
@@ -139,7 +139,7 @@ torch::Tensor patch_layer(const PatchLayer& layer, const torch::Tensor& x_in) {
     const torch::ScalarType type = gemm_type();
     const Patches patches(x, layer->size);
     const torch::Tensor weight = patch_weight(layer->conv->weight);
-    const GemmOperand operand(weight, type);
+    const GemmOperand operand(weight, type, GemmUse::kNt);
     const int64_t dim = weight.size(0), depth = patches.depth(), pixels = layer->size * layer->size;
     const bool norm_first = layer->norm_first;
     const float *norm_weight = floats(layer->norm->weight), *norm_bias = floats(layer->norm->bias);

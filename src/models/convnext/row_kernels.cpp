@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "models/convnext/gelu.h"
+#include "models/layers/panel_gemm.h"
 #include "models/layers/simd_clones.h"
 
 namespace redline::models::convnext::rows {
@@ -47,6 +48,20 @@ void affine(const float* hat, const float* __restrict weight, const float* __res
   for (int64_t row = 0; row < num_rows; ++row)
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) out[row * n + i] = hat[row * n + i] * weight[i] + bias[i];
+}
+
+REDLINE_SIMD_CLONES
+void affine_to_panels(const float* __restrict hat, const float* __restrict weight, const float* __restrict bias,
+                      int64_t num_rows, int64_t n, int64_t panel_rows, float* __restrict out) {
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const float* h = hat + row * n;
+    float* o = out + row * panels::kPanel;
+    int64_t c = 0;
+    for (; c + panels::kPanel <= n; c += panels::kPanel, o += panel_rows * panels::kPanel)
+      for (int64_t i = 0; i < panels::kPanel; ++i) o[i] = h[c + i] * weight[c + i] + bias[c + i];
+    if (c == n) continue;
+    for (int64_t i = 0; i < panels::kPanel; ++i) o[i] = c + i < n ? h[c + i] * weight[c + i] + bias[c + i] : 0.0f;
+  }
 }
 
 REDLINE_SIMD_CLONES
@@ -92,7 +107,7 @@ void bias_gelu(float* __restrict h, const float* __restrict bias, int64_t num_ro
     for (int64_t i = 0; i < n; ++i) {
       const float x = v[i] + bias[i];
       v[i] = x;
-      o[i] = gelu_value(gelu_point(x));
+      gelu_value(GeluPoint<float>(x), o[i]);
     }
   }
 }
@@ -104,9 +119,11 @@ void gelu_backward(float* __restrict grad, const float* __restrict h, int64_t nu
     float *g = grad + row * n, *a = activation + row * n;
     const float* v = h + row * n;
     for (int64_t i = 0; i < n; ++i) {
-      const GeluPoint p = gelu_point(v[i]);
-      a[i] = gelu_value(p);
-      g[i] *= gelu_slope(p);
+      const GeluPoint<float> p(v[i]);
+      gelu_value(p, a[i]);
+      float slope;
+      gelu_slope(p, slope);
+      g[i] *= slope;
       sum[i] += g[i];
     }
   }
@@ -128,6 +145,24 @@ void residual_run(const float* __restrict r, const float* __restrict y, const fl
 REDLINE_SIMD_CLONES
 void kept_run(const float* __restrict grad, float factor, int64_t num_rows, int64_t n, float* __restrict kept) {
   for (int64_t i = 0; i < num_rows * n; ++i) kept[i] = grad[i] * factor;
+}
+REDLINE_SIMD_CLONES
+void kept_panels_run(const float* __restrict grad, float factor, int64_t num_rows, int64_t n, int64_t panel_rows,
+                     float* __restrict kept, float* __restrict sum) {
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const float* g = grad + row * n;
+    float* o = kept + row * panels::kPanel;
+    int64_t c = 0;
+    for (; c + panels::kPanel <= n; c += panels::kPanel, o += panel_rows * panels::kPanel)
+      for (int64_t i = 0; i < panels::kPanel; ++i) {
+        const float value = g[c + i] * factor;
+        sum[c + i] += value;
+        o[i] = value;
+      }
+    if (c == n) continue;
+    for (int64_t i = 0; i < panels::kPanel; ++i) o[i] = c + i < n ? g[c + i] * factor : 0.0f;
+    for (; c < n; ++c) sum[c] += g[c] * factor;
+  }
 }
 REDLINE_SIMD_CLONES
 void scaled_run(const float* __restrict grad, const float* __restrict scale, float factor, int64_t num_rows, int64_t n,
@@ -178,6 +213,13 @@ void residual_backward(const float* grad, const float* scale, const Factors& fac
   for_images(factors, num_rows, [&](int64_t row, int64_t count, float factor) {
     if (kept != nullptr) kept_run(grad + row * n, factor, count, n, kept + row * n);
     scaled_run(grad + row * n, scale, factor, count, n, scaled + row * n, sum);
+  });
+}
+
+void kept_to_panels(const float* grad, const Factors& factors, int64_t num_rows, int64_t n, int64_t panel_rows,
+                    float* kept, float* sum) {
+  for_images(factors, num_rows, [&](int64_t row, int64_t count, float factor) {
+    kept_panels_run(grad + row * n, factor, count, n, panel_rows, kept + row * panels::kPanel, sum);
   });
 }
 

@@ -15,6 +15,9 @@ struct Factors {
 void normalise(const float* x, int64_t num_rows, int64_t n, float* hat, float* rstd);
 // out = hat * weight + bias; both may be the same.
 void affine(const float* hat, const float* weight, const float* bias, int64_t num_rows, int64_t n, float* out);
+// The same into panels of 32 columns (layers/panel_gemm.h), each of `panel_rows` rows, `out` pointing at the first.
+void affine_to_panels(const float* hat, const float* weight, const float* bias, int64_t num_rows, int64_t n,
+                      int64_t panel_rows, float* out);
 // From grad at hat * weight + bias: out = gradient at x; adds to weight_sum and bias_sum. out and grad may be the same.
 void norm_backward(const float* grad, const float* hat, const float* rstd, const float* weight, int64_t num_rows,
                    int64_t n, float* out, float* weight_sum, float* bias_sum);
@@ -30,6 +33,9 @@ void residual(const float* r, const float* y, const float* bias, const float* sc
 // The same backward: scaled = scale * factor * grad, sum += factor * grad, and kept = factor * grad unless it is null.
 void residual_backward(const float* grad, const float* scale, const Factors& factors, int64_t num_rows, int64_t n,
                        float* kept, float* scaled, float* sum);
+// kept = factor * grad in panels, sum += the same.
+void kept_to_panels(const float* grad, const Factors& factors, int64_t num_rows, int64_t n, int64_t panel_rows,
+                    float* kept, float* sum);
 
 // p *= scale, in place; returns the sum of p * w from before.
 float scale_and_dot(float* p, const float* w, float scale, int64_t n);

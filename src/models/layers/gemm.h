@@ -17,21 +17,29 @@ namespace redline::models {
 // kFloat, or autocast's type for the CPU when autocast is on for this thread.
 torch::ScalarType gemm_type();
 
-// A matrix as the products want it: the floats themselves, or a copy in the low precision.
+// Which product a weight is made ready for.
+enum class GemmUse { kAny, kNt, kNn };
+
+// A matrix as the products want it: the floats themselves, their panels for the one product it is meant for
+// (panel_gemm.h), or a copy in the low precision.
 class GemmOperand {
  public:
   GemmOperand() = default;
   // `matrix` is a float CPU tensor, contiguous, and must outlive this.
-  GemmOperand(const torch::Tensor& matrix, torch::ScalarType type);
+  GemmOperand(const torch::Tensor& matrix, torch::ScalarType type, GemmUse use = GemmUse::kAny);
   const float* floats() const { return floats_; }
   const torch::Tensor& low() const { return low_; }
+  const float* panels_for(GemmUse use) const {
+    return use == use_ && panels_.defined() ? panels_.const_data_ptr<float>() : nullptr;
+  }
 
  private:
   const float* floats_ = nullptr;
-  torch::Tensor low_;
+  torch::Tensor low_, panels_;
+  GemmUse use_ = GemmUse::kAny;
 };
 
-// Products of one thread. C = A B^T, A B, A^T B, each + beta C.
+// Products of one thread. C = A B^T, A B, A^T B, each + beta C; beta is 0 or 1.
 class TileGemm {
  public:
   explicit TileGemm(torch::ScalarType type) : type_(type) {}

@@ -12,7 +12,17 @@ namespace redline::models::embedding {
 
 namespace {
 
-constexpr int64_t kBlockBytes = int64_t{8} << 20;  // of each thread
+constexpr int64_t kBlockBytes = int64_t{4} << 20;  // of each thread
+
+REDLINE_SIMD_CLONES double squared_norm(const double* row, int64_t n) {
+  double parts[8] = {}, sum = 0.0;
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int64_t l = 0; l < 8; ++l) parts[l] += row[i + l] * row[i + l];
+  for (; i < n; ++i) sum += row[i] * row[i];
+  for (const double part : parts) sum += part;
+  return sum;
+}
 
 // products[j] of one row become squared distances. `coarse` cuts off the last bits: a product rounds by where it falls
 // in its tiles, and two equal points must not differ in their distance.
@@ -31,7 +41,11 @@ void for_distance_rows(const torch::Tensor& vectors, const std::function<void(in
   const int64_t n = vectors.size(0);
   if (n == 0) return;
   const torch::NoGradGuard no_grad;
-  const torch::Tensor norms = vectors.square().sum(1), across = vectors.t();
+  const torch::Tensor across = vectors.t();
+  torch::Tensor norms = torch::empty({n}, torch::kFloat64);  // without a copy of all squares
+  for (int64_t row = 0; row < n; ++row)
+    norms.mutable_data_ptr<double>()[row] =
+        squared_norm(vectors.const_data_ptr<double>() + row * vectors.size(1), vectors.size(1));
   const double* norm = norms.const_data_ptr<double>();
   // Adding and taking away 1.5 * 2^52 steps rounds to whole steps; a step is 2^-42 of the largest squared norm.
   const double coarse = std::ldexp(1.5, 10 + std::ilogb(std::max(1e-300, norms.max().item<double>())));
