@@ -57,7 +57,7 @@ torch::Tensor BevEncoderImpl::forward(const torch::Tensor& grid_BCXY, const Pass
   for (BasicBlock& block : layer2_) x = block->forward(x, pass);
   for (BasicBlock& block : layer3_) x = block->forward(x, pass);
   x = up1_->forward(x, half, pass);
-  x = norm_relu(up_norm_, convolve(enlarge(x, 2), up_conv_, 1, 1), {}, pass);
+  x = norm_relu(up_norm_, convolve_enlarged(x, 2, up_conv_, pass), {}, pass);
   return convolve(x, head_, 1, 0);
 }
 

@@ -25,6 +25,8 @@ torch::Tensor norm_relu(const BatchNorm& norm, const torch::Tensor& x_MCHW, cons
 torch::Tensor norm_only(const BatchNorm& norm, const torch::Tensor& x_MCHW, const Pass& pass);
 // Bilinear with the corners on the corners.
 torch::Tensor enlarge(const torch::Tensor& x_MCHW, int64_t factor);
+// The 3x3 convolution of an enlarged map, without a bias.
+torch::Tensor convolve_enlarged(const torch::Tensor& x_MCHW, int64_t factor, const Affine& layer, const Pass& pass);
 
 // A weight without bias drawn as PyTorch's convolutions are; a BatchNorm set to 1 and 0.
 Affine plain_conv(int64_t out, int64_t in, int64_t kernel, const std::string& path, uint64_t seed, bool bias = false);

@@ -6,18 +6,17 @@
 
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/norm_rows.h"
 #include "models/layers/row_kernels.h"
 #include "models/lift_splat/swin.h"
 #include "models/lift_splat/swin_fused.h"
 #include "models/lift_splat/swin_kernels.h"
-#include "models/speech_ssl/row_kernels.h"
 
 namespace redline::models::lift_splat::fused {
 
 namespace {
 
 using torch::autograd::variable_list;
-namespace rows = speech::rows;
 
 constexpr int64_t kTileRows = 196;
 
