@@ -19,7 +19,9 @@ BasicBlockImpl::BasicBlockImpl(int64_t in, int64_t out, int64_t step, const std:
 }
 
 torch::Tensor BasicBlockImpl::forward(const torch::Tensor& x_MCHW, const Pass& pass) {
-  const torch::Tensor y = convolve(norm_relu(bn1, convolve(x_MCHW, conv1, stride, 1), {}, pass), conv2, 1, 1);
+  const torch::Tensor first =
+      stride == 1 ? convolve3x3(x_MCHW, conv1->weight, pass) : convolve(x_MCHW, conv1, stride, 1);
+  const torch::Tensor y = convolve3x3(norm_relu(bn1, first, {}, pass), conv2->weight, pass);
   const torch::Tensor around =
       shrink.is_empty() ? x_MCHW : norm_only(shrink_norm, convolve(x_MCHW, shrink, stride, 0), pass);
   return norm_relu(bn2, y, around, pass);

@@ -4,11 +4,17 @@
 
 #include "models/lift_splat/enlarged_conv.h"
 #include "models/lift_splat/norm_relu_fused.h"
+#include "models/lift_splat/winograd_conv.h"
 
 namespace redline::models::lift_splat {
 
 torch::Tensor convolve(const torch::Tensor& x_MCHW, const Affine& layer, int64_t stride, int64_t padding) {
   return at::conv2d(x_MCHW, layer->weight, layer->bias, stride, padding);
+}
+
+torch::Tensor convolve3x3(const torch::Tensor& x_MCHW, const torch::Tensor& weight, const Pass& pass) {
+  if (pass.fused && fused::winograd_fits(x_MCHW, weight)) return fused::winograd_conv(x_MCHW, weight);
+  return at::conv2d(x_MCHW, weight, {}, 1, 1);
 }
 
 torch::Tensor norm_only(const BatchNorm& norm, const torch::Tensor& x_MCHW, const Pass& pass) {
@@ -66,12 +72,12 @@ torch::Tensor UpImpl::forward(const torch::Tensor& x_MCHW, const torch::Tensor& 
   if (pass.fused && fused::enlarged_conv_fits(x_MCHW)) {
     // A convolution of maps side by side is the sum of their convolutions.
     const auto parts = conv0->weight.split_with_sizes({skip_MCHW.size(1), x_MCHW.size(1)}, 1);
-    x = fused::enlarged_conv(x_MCHW, parts[1], factor, at::conv2d(skip_MCHW, parts[0], {}, 1, 1));
+    x = fused::enlarged_conv(x_MCHW, parts[1], factor, convolve3x3(skip_MCHW, parts[0], pass));
   } else {
     x = convolve(torch::cat({skip_MCHW, enlarge(x_MCHW, factor).to(skip_MCHW.scalar_type())}, 1), conv0, 1, 1);
   }
   x = norm_relu(norm1, x, {}, pass);
-  return norm_relu(norm4, convolve(x, conv3, 1, 1), {}, pass);
+  return norm_relu(norm4, convolve3x3(x, conv3->weight, pass), {}, pass);
 }
 
 }  // namespace redline::models::lift_splat

@@ -19,6 +19,8 @@ struct Pass {
 };
 
 torch::Tensor convolve(const torch::Tensor& x_MCHW, const Affine& layer, int64_t stride, int64_t padding);
+// 3x3 with stride 1 and a margin of one, without a bias.
+torch::Tensor convolve3x3(const torch::Tensor& x_MCHW, const torch::Tensor& weight, const Pass& pass);
 // relu(norm(x) + residual); residual may be undefined.
 torch::Tensor norm_relu(const BatchNorm& norm, const torch::Tensor& x_MCHW, const torch::Tensor& residual,
                         const Pass& pass);
