@@ -25,7 +25,7 @@ TEST(EnlargedConv, EqualsEnlargingThenConvolving) {
         Case{2, 4, 3, 150, 40, 2}, Case{1, 6, 37, 9, 32, 4}, Case{2, 3, 5, 4, 6, 1}}) {
     const torch::Tensor x = wave({c.pictures, c.in, c.height, c.width}, 0.1, torch::kFloat32),
                         weight = wave({c.out, c.in, 3, 3}, 0.6, torch::kFloat32);
-    SCOPED_TRACE(testing::Message() << c.height << "x" << c.width << " by " << c.factor);
+    SCOPED_TRACE(::testing::Message() << c.height << "x" << c.width << " by " << c.factor);
     expect_same_layer([&](const auto& in) { return std::vector{fused::enlarged_conv(in[0], in[1], c.factor, {})}; },
                       [&](const auto& in) { return std::vector{in_two_steps(in[0], in[1], c.factor)}; }, {x, weight},
                       3e-6);

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/option_names.h"
+#include "models/lift_splat/reference_names.h"
 #include "models/lift_splat/work_estimate.h"
 
 namespace redline::models::lift_splat {
@@ -146,6 +147,7 @@ task::TaskEntry lift_splat_entry() {
   entry.name = "lift_splat";
   entry.sentence = "Lift-Splat-Shoot with a Swin backbone on nuScenes: cameras to a bird's-eye-view map of vehicles.";
   entry.make_config = [] { return std::make_unique<LiftSplatConfig>(); };
+  entry.from_reference_names = names_of_swin;
   entry.guide_claims = {{"batch_size", "4", "6", "+10-20 %"},
                         {"precision", "", "", "+7-21 %"},
                         {data::kNumWorkers, "8", "12", "+0-10 %"}};

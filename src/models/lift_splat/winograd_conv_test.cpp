@@ -19,7 +19,7 @@ TEST(WinogradConv, EqualsTheDirectSumForwardAndBackward) {
   // Whole tiles, partial tiles on one and on both sides, one tile alone, more tiles than one block holds.
   for (const Case& c : {Case{2, 16, 8, 12, 32}, Case{1, 32, 5, 9, 16}, Case{3, 16, 4, 4, 16}, Case{1, 48, 7, 6, 64},
                         Case{2, 512, 42, 38, 512}}) {
-    SCOPED_TRACE(testing::Message() << c.in << " to " << c.out << ", " << c.height << "x" << c.width);
+    SCOPED_TRACE(::testing::Message() << c.in << " to " << c.out << ", " << c.height << "x" << c.width);
     const torch::Tensor x = wave({c.pictures, c.in, c.height, c.width}, 0.1, torch::kFloat32),
                         weight = wave({c.out, c.in, 3, 3}, 0.6, torch::kFloat32);
     ASSERT_TRUE(fused::winograd_fits(x, weight));
