@@ -15,17 +15,19 @@ using models::testing::wave;
 TEST(WinogradConv, EqualsTheDirectSumForwardAndBackward) {
   struct Case {
     int64_t pictures, in, height, width, out;
+    double tolerance = 2e-5;
   };
-  // Whole tiles, partial tiles on one and on both sides, one tile alone, more tiles than one block holds.
+  // Whole tiles, partial tiles on one and on both sides, one tile alone, more tiles than one block holds (whose
+  // long sums of waves nearly cancel).
   for (const Case& c : {Case{2, 16, 8, 12, 32}, Case{1, 32, 5, 9, 16}, Case{3, 16, 4, 4, 16}, Case{1, 48, 7, 6, 64},
-                        Case{2, 512, 42, 38, 512}}) {
+                        Case{2, 512, 42, 38, 512, 2e-4}}) {
     SCOPED_TRACE(::testing::Message() << c.in << " to " << c.out << ", " << c.height << "x" << c.width);
     const torch::Tensor x = wave({c.pictures, c.in, c.height, c.width}, 0.1, torch::kFloat32),
                         weight = wave({c.out, c.in, 3, 3}, 0.6, torch::kFloat32);
     ASSERT_TRUE(fused::winograd_fits(x, weight));
     expect_same_layer([](const auto& in) { return std::vector{fused::winograd_conv(in[0], in[1])}; },
                       [](const auto& in) { return std::vector{at::conv2d(in[0], in[1], {}, 1, 1)}; }, {x, weight},
-                      2e-5);
+                      c.tolerance);
   }
 }
 
