@@ -20,7 +20,14 @@ using torch::autograd::variable_list;
 using winograd::kPositions;
 
 constexpr int64_t kBlockFloats = 5 << 20;  // of both matrices of a block
-constexpr int64_t kSmallestMap = 4;
+constexpr int64_t kFewestTiles = 64;       // below it the weights' transforms cost more than the products save
+
+// Floats between two of the 36 matrices: a line apart, or sizes that are powers of two would all fall into the same
+// places of the cache.
+int64_t matrix_stride(int64_t rows, int64_t columns) { return rows * columns + winograd::kLanes; }
+torch::Tensor matrices(int64_t rows, int64_t columns) {
+  return torch::empty({kPositions * matrix_stride(rows, columns)});
+}
 
 torch::Tensor map_rows(const torch::Tensor& x_MCHW) { return x_MCHW.permute({0, 2, 3, 1}).contiguous(); }
 torch::Tensor tap_rows(const torch::Tensor& weight) {
@@ -66,7 +73,7 @@ void transform_inputs(const WinogradTiles& tiles, const float* map, int64_t chan
     const float* pixels[36];
     for (int64_t t = begin; t < end; ++t) {
       tiles.pixels(first + t, 6, 1, map, channels, zeros.data(), pixels);
-      winograd::input_tile(pixels, channels, to + t * channels, count * channels);
+      winograd::input_tile(pixels, channels, to + t * channels, matrix_stride(count, channels));
     }
   });
 }
@@ -78,19 +85,20 @@ void transform_outputs(const WinogradTiles& tiles, const float* from, int64_t ch
     float* pixels[16];
     for (int64_t t = begin; t < end; ++t) {
       tiles.pixels(first + t, 4, 0, map, channels, sink.data(), pixels);
-      winograd::output_tile(from + t * channels, count * channels, channels, pixels);
+      winograd::output_tile(from + t * channels, matrix_stride(count, channels), channels, pixels);
     }
   });
 }
 
-// [36, O, C].
+// 36 matrices [O, C].
 torch::Tensor transform_weights(const torch::Tensor& taps, bool rotated) {
   const int64_t out = taps.size(0), in = taps.size(3);
-  torch::Tensor result = torch::empty({kPositions, out, in});
+  torch::Tensor result = matrices(out, in);
   const float* from = taps.const_data_ptr<float>();
   float* to = result.mutable_data_ptr<float>();
   at::parallel_for(0, out, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o) winograd::weight_taps(from + o * 9 * in, rotated, in, to + o * in, out * in);
+    for (int64_t o = begin; o < end; ++o)
+      winograd::weight_taps(from + o * 9 * in, rotated, in, to + o * in, matrix_stride(out, in));
   });
   return result;
 }
@@ -101,26 +109,25 @@ void for_positions(const std::function<void(int64_t position)>& work) {
   });
 }
 
-// Convolution of rows [M, H, W, in] with [36, O, C]: from C to O channels, or back from O to C.
-torch::Tensor convolve_tiles(const torch::Tensor& rows, const torch::Tensor& transformed, bool back) {
-  const int64_t o = transformed.size(1), c = transformed.size(2), in = back ? o : c, out = back ? c : o;
+// Convolution of rows [M, H, W, in] with 36 matrices [O, C]: from C to O channels, or back from O to C.
+torch::Tensor convolve_tiles(const torch::Tensor& rows, const torch::Tensor& transformed, int64_t o, int64_t c,
+                             bool back) {
+  const int64_t in = back ? o : c, out = back ? c : o;
   const WinogradTiles tiles(rows);
   torch::Tensor result = torch::empty({tiles.pictures, tiles.height, tiles.width, out});
   const float *from = rows.const_data_ptr<float>(), *weight = transformed.const_data_ptr<float>();
   float* to = result.mutable_data_ptr<float>();
-  torch::Tensor inputs, products;
   tiles.blocks(in + out, [&](int64_t first, int64_t count) {
-    if (!inputs.defined() || inputs.size(1) < count) {
-      inputs = torch::empty({kPositions, count, in});
-      products = torch::empty({kPositions, count, out});
-    }
+    torch::Tensor inputs = matrices(count, in), products = matrices(count, out);
     float *v = inputs.mutable_data_ptr<float>(), *m = products.mutable_data_ptr<float>();
     transform_inputs(tiles, from, in, first, count, v);
     for_positions([&](int64_t p) {
+      const float *a = v + p * matrix_stride(count, in), *b = weight + p * matrix_stride(o, c);
+      float* product = m + p * matrix_stride(count, out);
       if (back)
-        float_nn(count, out, in, v + p * count * in, in, weight + p * o * c, out, 0.0f, m + p * count * out, out);
+        float_nn(count, out, in, a, in, b, out, 0.0f, product, out);
       else
-        float_nt(count, out, in, v + p * count * in, in, weight + p * o * c, in, 0.0f, m + p * count * out, out);
+        float_nt(count, out, in, a, in, b, in, 0.0f, product, out);
     });
     transform_outputs(tiles, m, out, first, count, to);
   });
@@ -131,15 +138,11 @@ torch::Tensor convolve_tiles(const torch::Tensor& rows, const torch::Tensor& tra
 torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& g) {
   const int64_t c = x.size(3), o = g.size(3);
   const WinogradTiles tiles(x);
-  torch::Tensor sums = torch::empty({kPositions, o, c}), result = torch::empty({o, 3, 3, c});
+  torch::Tensor sums = matrices(o, c), result = torch::empty({o, 3, 3, c});
   const float *xp = x.const_data_ptr<float>(), *gp = g.const_data_ptr<float>();
   float* total = sums.mutable_data_ptr<float>();
-  torch::Tensor inputs, gradients;
   tiles.blocks(c + o, [&](int64_t first, int64_t count) {
-    if (!inputs.defined() || inputs.size(1) < count) {
-      inputs = torch::empty({kPositions, count, c});
-      gradients = torch::empty({kPositions, count, o});
-    }
+    torch::Tensor inputs = matrices(count, c), gradients = matrices(count, o);
     float *v = inputs.mutable_data_ptr<float>(), *e = gradients.mutable_data_ptr<float>();
     transform_inputs(tiles, xp, c, first, count, v);
     const std::vector<float> zeros(static_cast<size_t>(o), 0.0f);
@@ -147,16 +150,18 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& g) {
       const float* pixels[16];
       for (int64_t t = begin; t < end; ++t) {
         tiles.pixels(first + t, 4, 0, gp, o, zeros.data(), pixels);
-        winograd::output_gradient_tile(pixels, o, e + t * o, count * o);
+        winograd::output_gradient_tile(pixels, o, e + t * o, matrix_stride(count, o));
       }
     });
     for_positions([&](int64_t p) {
-      float_tn(o, c, count, e + p * count * o, o, v + p * count * c, c, first == 0 ? 0.0f : 1.0f, total + p * o * c, c);
+      float_tn(o, c, count, e + p * matrix_stride(count, o), o, v + p * matrix_stride(count, c), c,
+               first == 0 ? 0.0f : 1.0f, total + p * matrix_stride(o, c), c);
     });
   });
   float* to = result.mutable_data_ptr<float>();
   at::parallel_for(0, o, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) winograd::weight_gradient_taps(total + i * c, o * c, c, to + i * 9 * c);
+    for (int64_t i = begin; i < end; ++i)
+      winograd::weight_gradient_taps(total + i * c, matrix_stride(o, c), c, to + i * 9 * c);
   });
   return result;
 }
@@ -170,9 +175,12 @@ struct WinogradConvBackward : HandNode {
     variable_list out(kWinogradCount);
     if (!grads[0].defined()) return out;
     const torch::Tensor g = map_rows(grads[0].to(torch::kFloat32));
-    if (wants(kWinogradX))
+    if (wants(kWinogradX)) {
+      const torch::Tensor weight = input(kWinogradWeight);
       out[kWinogradX] =
-          convolve_tiles(g, transform_weights(tap_rows(input(kWinogradWeight)), true), true).permute({0, 3, 1, 2});
+          convolve_tiles(g, transform_weights(tap_rows(weight), true), weight.size(0), weight.size(1), true)
+              .permute({0, 3, 1, 2});
+    }
     if (wants(kWinogradWeight))
       out[kWinogradWeight] = weight_gradient(map_rows(input(kWinogradX)), g).permute({0, 3, 1, 2});
     return out;
@@ -184,8 +192,8 @@ struct WinogradConvBackward : HandNode {
 bool winograd_fits(const torch::Tensor& x_MCHW, const torch::Tensor& weight) {
   return on_plain_cpu(x_MCHW) && x_MCHW.scalar_type() == torch::kFloat32 && weight.scalar_type() == torch::kFloat32 &&
          gemm_type() == torch::kFloat32 && weight.size(2) == 3 && weight.size(3) == 3 &&
-         weight.size(0) % winograd::kLanes == 0 && weight.size(1) % winograd::kLanes == 0 && x_MCHW.size(0) > 0 &&
-         x_MCHW.size(2) >= kSmallestMap && x_MCHW.size(3) >= kSmallestMap;
+         weight.size(0) % winograd::kLanes == 0 && weight.size(1) % winograd::kLanes == 0 &&
+         x_MCHW.size(0) * ((x_MCHW.size(2) + 3) / 4) * ((x_MCHW.size(3) + 3) / 4) >= kFewestTiles;
 }
 
 torch::Tensor winograd_conv(const torch::Tensor& x_MCHW, const torch::Tensor& weight) {
@@ -193,7 +201,9 @@ torch::Tensor winograd_conv(const torch::Tensor& x_MCHW, const torch::Tensor& we
   torch::Tensor out;
   {
     const at::NoGradGuard no_grad;
-    out = convolve_tiles(map_rows(x_MCHW), transform_weights(tap_rows(weight), false), false).permute({0, 3, 1, 2});
+    out = convolve_tiles(map_rows(x_MCHW), transform_weights(tap_rows(weight), false), weight.size(0), weight.size(1),
+                         false)
+              .permute({0, 3, 1, 2});
   }
   attach(out, node);
   return out;

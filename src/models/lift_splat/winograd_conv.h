@@ -8,7 +8,8 @@
 
 namespace redline::models::lift_splat::fused {
 
-// x [M, C, H, W], weight [O, C, 3, 3]: CPU floats, both channel counts multiples of 16, no autocast.
+// x [M, C, H, W], weight [O, C, 3, 3]: CPU floats, both channel counts multiples of 16, no autocast, and enough tiles
+// that transforming the weights is worth it.
 bool winograd_fits(const torch::Tensor& x_MCHW, const torch::Tensor& weight);
 // With a margin of one zero and without a bias; the result is channels last.
 torch::Tensor winograd_conv(const torch::Tensor& x_MCHW, const torch::Tensor& weight);
