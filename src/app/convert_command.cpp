@@ -69,6 +69,7 @@ train::ConvertRequest convert_request(const ConvertArguments& arguments) {
       if (entry.from_reference_names && renamed.empty()) renamed = entry.from_reference_names(names);
     return renamed;
   };
+  request.known_order = models::from_reference_order;
   return request;
 }
 
@@ -99,14 +100,12 @@ void add_convert_command(CLI::App& program, const Globals& globals) {
     const train::ConvertRequest request = convert_request(*arguments);
     const train::ConvertReport report = train::convert_weights(request);
     for (const std::string& name : report.skipped) log_warning("not a tensor, left out: " + name);
+    for (const std::string& name : report.left_out) log_warning("no place in the model, left out: " + printable(name));
     if (globals.json) {
-      const nlohmann::json answer = {{"schema_version", 1},
-                                     {"target", request.target.string()},
-                                     {"tensors", report.tensors},
-                                     {"elements", report.elements},
-                                     {"renamed", report.renamed},
-                                     {"skipped", report.skipped},
-                                     {"config", report.config_written.string()}};
+      const nlohmann::json answer = {{"schema_version", 1},         {"target", request.target.string()},
+                                     {"tensors", report.tensors},   {"elements", report.elements},
+                                     {"renamed", report.renamed},   {"skipped", report.skipped},
+                                     {"left_out", report.left_out}, {"config", report.config_written.string()}};
       fmt::print("{}\n", json_text(answer, 2));
       return;
     }

@@ -31,10 +31,12 @@ struct NuscenesRequest {
   std::vector<double> xbound, ybound;  // lower, upper, step in metres
   int64_t height = 128, width = 352;   // of a picture
   std::vector<std::string> classes;    // first words of category names; one map each
+  int64_t boxes = 0;                   // annotations a sample carries for pictures, at most
 };
 
 // A sample: imgs F32 [N, 3, height, width], rots, intrins, post_rots F32 [N, 3, 3], trans, post_trans F32 [N, 3],
-// binimgs F32 [classes, X, Y].
+// binimgs F32 [classes, X, Y]; where asked for, boxes F32 [boxes, 8, 3], the corners of the nearest annotations seen
+// from the car (four at the front, four at the back), zeros beyond their number.
 std::shared_ptr<const Kind> nuscenes_kind(const NuscenesOptions& options, const NuscenesRequest& request);
 
 }  // namespace redline::data

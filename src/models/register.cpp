@@ -1,6 +1,7 @@
 #include "models/register.h"
 
 #include "models/convnext/task.h"
+#include "models/lift_splat/reference_names.h"
 #include "models/lift_splat/task.h"
 #include "models/sequence_vae/task.h"
 #include "models/speech_ssl/speech_ssl_task.h"
@@ -12,6 +13,10 @@ void register_all(task::Registry& registry) {
   registry.add(sequence_vae::sequence_vae_entry());
   registry.add(convnext::convnext_entry());
   registry.add(lift_splat::lift_splat_entry());
+}
+
+torch::Tensor from_reference_order(const std::string& name, const torch::Tensor& tensor) {
+  return lift_splat::in_order_of_swin(name, tensor);
 }
 
 }  // namespace redline::models

@@ -5,4 +5,7 @@
 
 namespace redline::models {
 void register_all(task::Registry& registry);
+// What a tensor under another project's name (TaskEntry::from_reference_names) is under ours: that project may order
+// its elements otherwise. Throws CheckpointError where the shape cannot be right.
+torch::Tensor from_reference_order(const std::string& name, const torch::Tensor& tensor);
 }  // namespace redline::models

@@ -128,10 +128,17 @@ void use_known_names(NamedTensors& tensors, const ConvertRequest& request, Conve
   for (auto& [name, tensor] : tensors) {
     const auto found = renamed.find(name);
     if (found == renamed.end()) continue;
+    if (found->second.empty()) {
+      report.left_out.push_back(name);
+      name.clear();
+      continue;
+    }
+    if (request.known_order) tensor = request.known_order(name, tensor);
     name = found->second;
     tensor = plain_vector(tensor);
     ++report.renamed;
   }
+  std::erase_if(tensors, [](const auto& item) { return item.first.empty(); });
 }
 
 void convert_types(NamedTensors& tensors, const std::string& dtype) {

@@ -3,6 +3,8 @@
 // tasks use them themselves.
 #pragma once
 
+#include <torch/torch.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -21,8 +23,11 @@ struct ConvertRequest {
   std::filesystem::path config;  // model_config.yaml for a .nemo target
   std::vector<std::pair<std::string, std::string>>
       rename_prefixes;  // "module." -> ""; the first that fits a name is applied
-  // Names of a project we know -> ours, given all names of the file (after the prefixes); may be empty.
+  // Names of a project we know -> ours, given all names of the file (after the prefixes); may be empty. A tensor whose
+  // new name is empty is left out.
   std::function<std::map<std::string, std::string>(const std::vector<std::string>&)> known_names;
+  // What a renamed tensor, given its old name, is under the new one; may be empty.
+  std::function<torch::Tensor(const std::string& name, const torch::Tensor& tensor)> known_order;
   std::string dtype;  // "F32", "F16", "BF16": floating tensors are converted; empty: as they are
   bool ema = false;   // of a checkpoint: the averaged weights instead of the last ones
   // Of the child that handles torch files. 0: from the size of what it reads (eight times, at least 2 GiB; ten minutes
@@ -35,6 +40,7 @@ struct ConvertRequest {
 struct ConvertReport {
   int64_t tensors = 0, elements = 0, renamed = 0;
   std::vector<std::string> skipped;      // entries that are no tensors
+  std::vector<std::string> left_out;     // tensors that a known project's names have no place for
   std::filesystem::path config_written;  // the YAML of a .nemo source, beside the target
 };
 

@@ -18,5 +18,8 @@ struct LabelGrid {
 };
 
 Array label_map(const Tables& tables, const KeyFrame& frame, const LabelGrid& grid);  // F32 [classes, rows, columns]
+// F32 [most, 8, 3]: corners of the annotations nearest to the car, seen from it; front face first, zeros beyond their
+// number.
+Array box_corners(const Tables& tables, const KeyFrame& frame, int64_t most);
 
 }  // namespace redline::data::nuscenes

@@ -86,7 +86,8 @@ class NuscenesKind : public Kind {
     OpenedData data;
     data.source = std::make_shared<nuscenes::NuscenesSource>(
         root, std::move(tables),
-        nuscenes::LabelGrid(request_.xbound, request_.ybound, static_cast<int64_t>(request_.classes.size())));
+        nuscenes::LabelGrid(request_.xbound, request_.ybound, static_cast<int64_t>(request_.classes.size())),
+        request_.boxes);
     return data;
   }
 
@@ -111,6 +112,7 @@ class NuscenesKind : public Kind {
     CollateSpec spec;
     for (const char* field : {"imgs", "rots", "trans", "intrins", "post_rots", "post_trans", "binimgs"})
       spec.fields.push_back({field, 0.0, 1, "", false});
+    if (request_.boxes > 0) spec.fields.push_back({"boxes", 0.0, 1, "", false});
     return spec;
   }
 

@@ -11,8 +11,11 @@
 
 namespace redline::data::nuscenes {
 
-NuscenesSource::NuscenesSource(const std::filesystem::path& root, Tables tables, LabelGrid grid)
-    : tables_(std::move(tables)), grid_(grid), guard_(std::make_unique<PathGuard>(root, /*allow_absolute=*/false)) {
+NuscenesSource::NuscenesSource(const std::filesystem::path& root, Tables tables, LabelGrid grid, int64_t boxes)
+    : tables_(std::move(tables)),
+      grid_(grid),
+      boxes_(boxes),
+      guard_(std::make_unique<PathGuard>(root, /*allow_absolute=*/false)) {
   fingerprint_ = mix_key(tables_.frames.size(), tables_.annotations.size());
   for (const KeyFrame& frame : tables_.frames)
     fingerprint_ = mix_key(mix_key(fingerprint_, frame.token.high), frame.token.low);
@@ -73,6 +76,7 @@ ReadResult NuscenesSource::read(int64_t index, measure::StageClock::Slot& slot) 
   sample.set("intrins", std::move(intrins));
   sample.set("view_sizes", std::move(sizes));
   sample.set("binimgs", label_map(tables_, tables_.frames[frame], grid_));
+  if (boxes_ > 0) sample.set("boxes", box_corners(tables_, tables_.frames[frame], boxes_));
   return sample;
 }
 

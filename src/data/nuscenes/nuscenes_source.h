@@ -15,7 +15,8 @@ namespace redline::data::nuscenes {
 
 class NuscenesSource : public Source {
  public:
-  NuscenesSource(const std::filesystem::path& root, Tables tables, LabelGrid grid);
+  // `boxes`: annotations that a sample carries for pictures, at most; 0: none.
+  NuscenesSource(const std::filesystem::path& root, Tables tables, LabelGrid grid, int64_t boxes = 0);
   int64_t size() const override { return static_cast<int64_t>(tables_.frames.size()); }
   ReadResult read(int64_t index, measure::StageClock::Slot& slot) const override;
   double length(int64_t) const override { return 1.0; }
@@ -28,6 +29,7 @@ class NuscenesSource : public Source {
  private:
   Tables tables_;
   LabelGrid grid_;
+  int64_t boxes_;
   std::unique_ptr<PathGuard> guard_;
   uint64_t fingerprint_ = 0;
 };

@@ -2,7 +2,10 @@
 #include "data/nuscenes.h"
 
 #include <gtest/gtest.h>
+
 #include <unistd.h>
+#include <algorithm>
+#include <cmath>
 
 #include <nlohmann/json.hpp>
 
@@ -163,6 +166,38 @@ TEST_F(Nuscenes, AnEmptyListOfAnnotationsIsAnEmptyMap) {
   write("sample_annotation", Json::array());
   const Sample empty = sample(0, false, 0);
   for (float value : empty.find("binimgs")->as<float>()) ASSERT_EQ(value, 0.0f);
+}
+
+TEST_F(Nuscenes, BoxesStandOnTheirCellsNearestFirst) {
+  const Tables tables = read();
+  const KeyFrame& frame = tables.frames[0];
+  ASSERT_GT(frame.num_annotations, 1);
+  const Array boxes = box_corners(tables, frame, frame.num_annotations + 1);
+  const auto values = boxes.as<float>();
+  double before = 0.0;
+  for (int64_t i = 0; i < frame.num_annotations; ++i) {
+    const float* corner = values.data() + 24 * i;
+    double x = 0, y = 0;
+    for (int k = 0; k < 8; ++k)
+      x += static_cast<double>(corner[3 * k]) / 8, y += static_cast<double>(corner[3 * k + 1]) / 8;
+    EXPECT_GE(std::hypot(x, y) + 1e-4, before);
+    before = std::hypot(x, y);
+    // Edges of a face are as long as the box is wide and high.
+    const double wide = std::hypot(corner[3] - corner[0], corner[4] - corner[1]),
+                 high = static_cast<double>(corner[5] - corner[8]);
+    const bool known = std::any_of(tables.annotations.begin(), tables.annotations.end(), [&](const Annotation& box) {
+      return std::fabs(box.size[0] - wide) < 1e-3 && std::fabs(box.size[2] - high) < 1e-3;
+    });
+    EXPECT_TRUE(known) << i;
+    // The cell under the middle is occupied.
+    const Array map = label_map(tables, frame, LabelGrid({-48, 48, 2}, {-48, 48, 2}, 1));
+    if (std::fabs(x) < 44 && std::fabs(y) < 44) {
+      const auto row = static_cast<int64_t>(std::nearbyint((x + 48) / 2)),
+                 column = static_cast<int64_t>(std::nearbyint((y + 48) / 2));
+      EXPECT_EQ(map.as<float>()[static_cast<size_t>(row * 48 + column)], 1.0f) << x << " " << y;
+    }
+  }
+  for (size_t i = static_cast<size_t>(24 * frame.num_annotations); i < values.size(); ++i) EXPECT_EQ(values[i], 0.0f);
 }
 
 TEST_F(Nuscenes, LostAndWrongPicturesAreBadSamples) {

@@ -19,7 +19,9 @@ BasicBlockImpl::BasicBlockImpl(int64_t in, int64_t out, int64_t step, const std:
 }
 
 torch::Tensor BasicBlockImpl::forward(const torch::Tensor& x_MCHW, const Pass& pass) {
-  const torch::Tensor y = convolve(norm_relu(bn1, convolve(x_MCHW, conv1, stride, 1), {}, pass), conv2, 1, 1);
+  const torch::Tensor first =
+      stride == 1 ? convolve3x3(x_MCHW, conv1->weight, pass) : convolve(x_MCHW, conv1, stride, 1);
+  const torch::Tensor y = convolve3x3(norm_relu(bn1, first, {}, pass), conv2->weight, pass);
   const torch::Tensor around =
       shrink.is_empty() ? x_MCHW : norm_only(shrink_norm, convolve(x_MCHW, shrink, stride, 0), pass);
   return norm_relu(bn2, y, around, pass);
@@ -57,7 +59,7 @@ torch::Tensor BevEncoderImpl::forward(const torch::Tensor& grid_BCXY, const Pass
   for (BasicBlock& block : layer2_) x = block->forward(x, pass);
   for (BasicBlock& block : layer3_) x = block->forward(x, pass);
   x = up1_->forward(x, half, pass);
-  x = norm_relu(up_norm_, convolve(enlarge(x, 2), up_conv_, 1, 1), {}, pass);
+  x = norm_relu(up_norm_, convolve_enlarged(x, 2, up_conv_, pass), {}, pass);
   return convolve(x, head_, 1, 0);
 }
 

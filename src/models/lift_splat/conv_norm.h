@@ -19,12 +19,16 @@ struct Pass {
 };
 
 torch::Tensor convolve(const torch::Tensor& x_MCHW, const Affine& layer, int64_t stride, int64_t padding);
+// 3x3 with stride 1 and a margin of one, without a bias.
+torch::Tensor convolve3x3(const torch::Tensor& x_MCHW, const torch::Tensor& weight, const Pass& pass);
 // relu(norm(x) + residual); residual may be undefined.
 torch::Tensor norm_relu(const BatchNorm& norm, const torch::Tensor& x_MCHW, const torch::Tensor& residual,
                         const Pass& pass);
 torch::Tensor norm_only(const BatchNorm& norm, const torch::Tensor& x_MCHW, const Pass& pass);
 // Bilinear with the corners on the corners.
 torch::Tensor enlarge(const torch::Tensor& x_MCHW, int64_t factor);
+// The 3x3 convolution of an enlarged map, without a bias.
+torch::Tensor convolve_enlarged(const torch::Tensor& x_MCHW, int64_t factor, const Affine& layer, const Pass& pass);
 
 // A weight without bias drawn as PyTorch's convolutions are; a BatchNorm set to 1 and 0.
 Affine plain_conv(int64_t out, int64_t in, int64_t kernel, const std::string& path, uint64_t seed, bool bias = false);

@@ -13,6 +13,8 @@ using config::Effect;
 
 namespace {
 
+constexpr int64_t kMostBoxes = 64;  // drawn of a sample, the nearest ones
+
 void check_bound(const char* name, const std::vector<double>& bound) {
   if (bound.size() != 3 || !(bound[2] > 0.0) || !(bound[1] > bound[0]) || (bound[1] - bound[0]) / bound[2] > 65536.0)
     throw ConfigError(fmt::format(
@@ -73,6 +75,18 @@ config::Table<BackboneOptions> BackboneOptions::fields() {
   return t;
 }
 
+config::Table<PictureOptions> PictureOptions::fields() {
+  config::Table<PictureOptions> t;
+  t.about("Pictures of a training and a validation sample: the map over what is there, and the cameras with boxes.");
+  t.add("pictures_every_n_steps", &PictureOptions::pictures_every_n_steps,
+        "Steps between two pictures in the run's plots folder; 0 for none.")
+      .at_least(0)
+      .cadence(config::Counts::Steps)
+      .effect(Effect::Nothing)
+      .flag("pictures_every_n_steps");
+  return t;
+}
+
 config::Table<Options> Options::fields() {
   config::Table<Options> t;
   t.group("grid", &Options::grid, "The bird's-eye-view grid.");
@@ -97,6 +111,7 @@ config::Table<Options> Options::fields() {
         "The kernels of this program where they fit; false: LibTorch's operators one by one.")
       .effect(Effect::Numerics);
   t.group("nuscenes", &Options::nuscenes, "Which scenes, and how camera pictures vary in training.");
+  t.group("monitor", &Options::monitor);
   return t;
 }
 
@@ -141,7 +156,8 @@ void Options::check() const {
 }
 
 data::NuscenesRequest Options::request() const {
-  return {grid.xbound, grid.ybound, image_size[0], image_size[1], classes};
+  return {grid.xbound,   grid.ybound, image_size[0],
+          image_size[1], classes,     monitor.pictures_every_n_steps > 0 ? kMostBoxes : 0};
 }
 
 }  // namespace redline::models::lift_splat

@@ -35,6 +35,12 @@ struct BackboneOptions {
   int64_t width(int64_t stage) const { return embed_dim << stage; }
 };
 
+// What is drawn of a run.
+struct PictureOptions {
+  int64_t pictures_every_n_steps = 1000;
+  static config::Table<PictureOptions> fields();
+};
+
 struct Options {
   GridOptions grid;
   BackboneOptions backbone;
@@ -46,6 +52,7 @@ struct Options {
   double pos_weight = 2.13;
   bool fused_kernels = true;
   data::NuscenesOptions nuscenes;
+  PictureOptions monitor;
 
   int64_t downsample() const { return 16; }
   int64_t num_classes() const { return static_cast<int64_t>(classes.size()); }

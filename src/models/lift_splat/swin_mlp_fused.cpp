@@ -5,11 +5,11 @@
 
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/norm_rows.h"
 #include "models/layers/row_kernels.h"
 #include "models/lift_splat/swin.h"
 #include "models/lift_splat/swin_fused.h"
 #include "models/lift_splat/swin_kernels.h"
-#include "models/speech_ssl/row_kernels.h"
 
 namespace redline::models::lift_splat::fused {
 
@@ -36,7 +36,6 @@ Kept kept(task::Context& ctx, double chance, const std::string& operation, const
 namespace {
 
 using torch::autograd::variable_list;
-namespace rows = speech::rows;
 
 constexpr int64_t kMlpTile = 128;
 

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/option_names.h"
+#include "models/lift_splat/reference_names.h"
 #include "models/lift_splat/work_estimate.h"
 
 namespace redline::models::lift_splat {
@@ -32,7 +33,10 @@ void check_rotations(const torch::Tensor& rots, const std::vector<int64_t>& ids)
 }  // namespace
 
 LiftSplatTask::LiftSplatTask(const Options& options, uint64_t seed)
-    : options_(options), model_(nullptr), validation_(options.classes) {
+    : options_(options),
+      model_(nullptr),
+      validation_(options.classes),
+      scenes_(std::make_shared<SceneStore>(options.monitor.pictures_every_n_steps)) {
   options_.check();
   model_ = Model(options_, seed);
 }
@@ -49,7 +53,8 @@ task::BatchSchema LiftSplatTask::schema() const {
             torch::kFloat32,
             {-2, options_.num_classes(), options_.grid.cells(0), options_.grid.cells(1)},
             false,
-            "occupied cells of each class"}}};
+            "occupied cells of each class"},
+           {"boxes", torch::kFloat32, {-2, -1, 8, 3}, true, "corners of annotations, for pictures"}}};
 }
 
 task::Loss LiftSplatTask::loss(const task::Batch& batch, task::Context& ctx) {
@@ -60,6 +65,7 @@ task::Loss LiftSplatTask::loss(const task::Batch& batch, task::Context& ctx) {
       logits, truth, {}, torch::full({1}, options_.pos_weight, logits.options()), at::Reduction::Mean);
   out.weight = torch::full({}, static_cast<double>(batch.size()), torch::kFloat32);
   if (!ctx.training()) validation_.add(logits, truth);
+  scenes_->note(batch, logits, ctx);
   return out;
 }
 
@@ -79,7 +85,15 @@ std::vector<task::MetricInfo> LiftSplatTask::metrics() const {
   return list;
 }
 
-std::vector<double> LiftSplatTask::take_validation_sums() { return validation_.take(); }
+std::vector<double> LiftSplatTask::take_validation_sums() {
+  scenes_->validation_ended();
+  return validation_.take();
+}
+
+std::unique_ptr<task::Monitor> LiftSplatTask::monitor() {
+  if (scenes_->every() <= 0) return nullptr;
+  return std::make_unique<SceneMonitor>(options_, scenes_);
+}
 
 std::map<std::string, double> LiftSplatTask::finish_validation(const std::vector<double>& sums) {
   return validation_.metrics(sums);
@@ -118,6 +132,7 @@ data::CollateSpec LiftSplatTask::collate() const {
   data::CollateSpec spec;
   for (const char* name : {"imgs", "rots", "trans", "intrins", "post_rots", "post_trans", "binimgs"})
     spec.fields.push_back({name, 0.0, 1, "", false});
+  if (options_.request().boxes > 0) spec.fields.push_back({"boxes", 0.0, 1, "", false});
   return spec;
 }
 
@@ -132,6 +147,7 @@ task::TaskEntry lift_splat_entry() {
   entry.name = "lift_splat";
   entry.sentence = "Lift-Splat-Shoot with a Swin backbone on nuScenes: cameras to a bird's-eye-view map of vehicles.";
   entry.make_config = [] { return std::make_unique<LiftSplatConfig>(); };
+  entry.from_reference_names = names_of_swin;
   entry.guide_claims = {{"batch_size", "4", "6", "+10-20 %"},
                         {"precision", "", "", "+7-21 %"},
                         {data::kNumWorkers, "8", "12", "+0-10 %"}};

@@ -5,6 +5,7 @@
 
 #include "models/lift_splat/model.h"
 #include "models/lift_splat/overlap.h"
+#include "models/lift_splat/scene_monitor.h"
 #include "task/registry.h"
 #include "task/task.h"
 
@@ -29,11 +30,13 @@ class LiftSplatTask : public task::Task {
     return data::nuscenes_kind(options_.nuscenes, options_.request());
   }
   bool supports_channels_last() const override { return true; }
+  std::unique_ptr<task::Monitor> monitor() override;
 
  private:
   Options options_;
   Model model_;
   Overlap validation_;
+  std::shared_ptr<SceneStore> scenes_;
 };
 
 class LiftSplatConfig : public task::TaskConfig {

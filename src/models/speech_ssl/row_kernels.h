@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/layers/norm_rows.h"
 #include "task/context.h"
 
 namespace redline::models::speech::rows {
@@ -34,12 +35,9 @@ class Dropout {
   std::vector<uint64_t> samples_;
 };
 
-void layer_norm(const float* x, int64_t num_rows, int64_t n, const float* weight, const float* bias, float* out,
-                float* mean, float* rstd);
-// out = residual + gradient through the norm; adds to weight_sum and bias_sum.
-void layer_norm_backward(const float* grad, const float* x, const float* mean, const float* rstd, const float* weight,
-                         const float* residual, int64_t num_rows, int64_t n, float* out, float* weight_sum,
-                         float* bias_sum);
+using models::rows::column_sums;
+using models::rows::layer_norm;
+using models::rows::layer_norm_backward;
 
 // h += bias, in place; out = drop(h * sigmoid(h)).
 void bias_swish_drop(float* h, const float* bias, const Keep& keep, int64_t num_rows, int64_t n, float* out);
@@ -80,7 +78,6 @@ void depthwise_frame_backward(const float* grad, int64_t time, int64_t t, int64_
 void depthwise_weight_sums(const float* grad, const float* in, int64_t time, int64_t length, int64_t left, int64_t taps,
                            int64_t n, float* weight_sum, int64_t frames_before);
 
-void column_sums(const float* x, int64_t num_rows, int64_t n, float* sum);
 void column_squares(const float* x, const float* mean, int64_t num_rows, int64_t n, float* sum);
 
 // One row of attention: p[j] = softmax over j in [0, count) of (ac[j] + bd[j]) * scale.

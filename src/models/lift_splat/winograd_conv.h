@@ -1,0 +1,17 @@
+// 3x3 convolutions of stride 1 by Winograd's minimal filtering, F(4x4, 3x3) of Lavin & Gray 2016: tiles of 6x6 inputs
+// become 36 products of matrices [tiles, channels], a quarter of the multiplications of the direct sum. Forward, input
+// and weight gradients alike. Rounding grows by about a digit, which is far below what a change of memory layout does
+// to the gradients of these networks; in bfloat16 it would not be, so only float32 takes this path.
+#pragma once
+
+#include <torch/torch.h>
+
+namespace redline::models::lift_splat::fused {
+
+// x [M, C, H, W], weight [O, C, 3, 3]: CPU floats, both channel counts multiples of 16, no autocast, and enough tiles
+// that transforming the weights is worth it.
+bool winograd_fits(const torch::Tensor& x_MCHW, const torch::Tensor& weight);
+// With a margin of one zero and without a bias; the result is channels last.
+torch::Tensor winograd_conv(const torch::Tensor& x_MCHW, const torch::Tensor& weight);
+
+}  // namespace redline::models::lift_splat::fused

@@ -1,0 +1,70 @@
+#include "models/lift_splat/winograd_conv.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "models/layers/layer_test_tools.h"
+
+namespace redline::models::lift_splat {
+namespace {
+
+using models::testing::expect_same_layer;
+using models::testing::largest_difference;
+using models::testing::wave;
+
+TEST(WinogradConv, EqualsTheDirectSumForwardAndBackward) {
+  struct Case {
+    int64_t pictures, in, height, width, out;
+    double tolerance = 2e-5;
+  };
+  // Whole tiles, partial tiles on one and on both sides, one tile alone, more tiles than one block holds (whose
+  // long sums of waves nearly cancel).
+  for (const Case& c : {Case{2, 16, 8, 12, 32}, Case{1, 32, 5, 9, 16}, Case{3, 16, 4, 4, 16}, Case{1, 48, 7, 6, 64},
+                        Case{2, 512, 42, 38, 512, 2e-4}}) {
+    SCOPED_TRACE(::testing::Message() << c.in << " to " << c.out << ", " << c.height << "x" << c.width);
+    const torch::Tensor x = wave({c.pictures, c.in, c.height, c.width}, 0.1, torch::kFloat32),
+                        weight = wave({c.out, c.in, 3, 3}, 0.6, torch::kFloat32);
+    expect_same_layer([](const auto& in) { return std::vector{fused::winograd_conv(in[0], in[1])}; },
+                      [](const auto& in) { return std::vector{at::conv2d(in[0], in[1], {}, 1, 1)}; }, {x, weight},
+                      c.tolerance);
+  }
+}
+
+TEST(WinogradConv, ASinglePixelGivesTheKernelTurned) {
+  torch::Tensor x = torch::zeros({1, 16, 6, 6});
+  x[0][3][2][4] = 1.0f;
+  const torch::Tensor weight = wave({16, 16, 3, 3}, 0.2, torch::kFloat32);
+  const torch::Tensor y = fused::winograd_conv(x, weight);
+  for (int64_t dy = 0; dy < 3; ++dy)
+    for (int64_t dx = 0; dx < 3; ++dx)
+      EXPECT_NEAR(y[0][5][1 + dy][3 + dx].item<float>(), weight[5][3][2 - dy][2 - dx].item<float>(), 1e-5);
+  EXPECT_NEAR(y[0][5][4][0].item<float>(), 0.0f, 1e-5);
+}
+
+TEST(WinogradConv, RefusesWhatItsTilesDoNotHold) {
+  const torch::Tensor x = torch::zeros({1, 16, 32, 29}), weight = torch::zeros({16, 16, 3, 3});
+  EXPECT_TRUE(fused::winograd_fits(x, weight));
+  EXPECT_FALSE(fused::winograd_fits(torch::zeros({1, 16, 32, 28}), weight));
+  EXPECT_FALSE(fused::winograd_fits(x.to(torch::kBFloat16), weight));
+  EXPECT_FALSE(fused::winograd_fits(x, torch::zeros({16, 16, 1, 1})));
+  EXPECT_FALSE(fused::winograd_fits(torch::zeros({1, 24, 32, 32}), torch::zeros({16, 24, 3, 3})));
+}
+
+TEST(WinogradConv, TheSameBitsForAnyNumberOfThreads) {
+  const torch::Tensor x = wave({2, 32, 21, 18}, 0.1, torch::kFloat32),
+                      weight = wave({48, 32, 3, 3}, 0.6, torch::kFloat32);
+  const auto run = [&](int threads) {
+    at::set_num_threads(threads);
+    torch::Tensor leaf = x.clone().requires_grad_(true), kernel = weight.clone().requires_grad_(true);
+    const torch::Tensor y = fused::winograd_conv(leaf, kernel);
+    (y * wave(y.sizes().vec(), 0.3, torch::kFloat32)).sum().backward();
+    return std::vector<torch::Tensor>{y.detach(), leaf.grad(), kernel.grad()};
+  };
+  const int before = at::get_num_threads();
+  const auto one = run(1), two = run(2);
+  at::set_num_threads(before);
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(torch::equal(one[i], two[i])) << i;
+}
+
+}  // namespace
+}  // namespace redline::models::lift_splat
