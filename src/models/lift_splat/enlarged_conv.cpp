@@ -142,7 +142,7 @@ variable_list EnlargedConvBackward::apply(variable_list&& grads) {
   const EnlargedShape s(x, weight.size(0), factor);
   const int64_t wide = s.across.large * s.out, line = 9 * s.out, width = s.across.small;
   const torch::Tensor lines = lines_of_taps(weight).view({line, s.in});
-  const GemmOperand operand(lines, type);
+  const GemmOperand operand(lines, type, GemmUse::kNn);
   torch::Tensor gx = torch::empty_like(x), gy = torch::empty({s.small_rows() * width, line});
   const float* gp = g.const_data_ptr<float>();
   float *gxp = gx.mutable_data_ptr<float>(), *gyp = gy.mutable_data_ptr<float>();
@@ -194,7 +194,7 @@ torch::Tensor enlarged_conv(const torch::Tensor& x_MCHW, const torch::Tensor& we
     const EnlargedShape s(x, weight.size(0), factor);
     const int64_t wide = s.across.large * s.out, line = 9 * s.out, width = s.across.small;
     const torch::Tensor lines = lines_of_taps(weight).view({line, s.in});
-    const GemmOperand operand(lines, type);
+    const GemmOperand operand(lines, type, GemmUse::kNt);
     torch::Tensor between = torch::empty({s.small_rows(), 3, s.across.large, s.out});
     torch::Tensor result = torch::empty({s.pictures, s.down.large, s.across.large, s.out});
     const float *xp = x.const_data_ptr<float>(), *bp = base.defined() ? under.const_data_ptr<float>() : nullptr;

@@ -172,7 +172,7 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
   const torch::Tensor w_qkv = input(kQkvWeight).contiguous(), w_proj = input(kProjWeight).contiguous();
   const torch::Tensor norm_weight = input(kNormWeight), norm_bias = input(kNormBias), qkv_bias = input(kQkvBias),
                       table = input(kTable).contiguous();
-  const GemmOperand qkv_operand(w_qkv, p.type), proj_operand(w_proj, p.type);
+  const GemmOperand qkv_operand(w_qkv, p.type, GemmUse::kNn), proj_operand(w_proj, p.type, GemmUse::kNn);
   const int64_t c = p.width, total = p.all_rows(), n = p.places, padded = p.shape.padded;
   const std::vector<float> bias = padded_bias(p, table.const_data_ptr<float>(), index.const_data_ptr<int64_t>());
   torch::Tensor gx = p.kept.alive.size() == p.kept.scale.size() ? torch::empty_like(g) : g.clone(),
@@ -256,7 +256,7 @@ torch::Tensor attention_part(const SwinBlockImpl& block, const torch::Tensor& x_
     const torch::Tensor x = x_MHWC.contiguous(), w_qkv = attn->qkv->weight.contiguous(),
                         w_proj = attn->proj->weight.contiguous(),
                         table = attn->relative_position_bias_table.contiguous();
-    const GemmOperand qkv_operand(w_qkv, p.type), proj_operand(w_proj, p.type);
+    const GemmOperand qkv_operand(w_qkv, p.type, GemmUse::kNt), proj_operand(w_proj, p.type, GemmUse::kNt);
     const int64_t c = p.width, total = p.all_rows(), n = p.places;
     const std::vector<float> bias =
         padded_bias(p, table.const_data_ptr<float>(), attn->relative_position_index.const_data_ptr<int64_t>());

@@ -76,7 +76,7 @@ variable_list MlpBackward::apply(variable_list&& grads) {
   const torch::Tensor g = grads[0].to(torch::kFloat32).contiguous(), x = input(kMlpX).contiguous();
   const torch::Tensor w1 = input(kWeight1).contiguous(), w2 = input(kWeight2).contiguous();
   const torch::Tensor norm_weight = input(kMlpNormWeight), norm_bias = input(kMlpNormBias);
-  const GemmOperand operand1(w1, type), operand2(w2, type);
+  const GemmOperand operand1(w1, type, GemmUse::kNn), operand2(w2, type, GemmUse::kNn);
   const int64_t c = x.size(3), width = w1.size(0), total = live->count();
   torch::Tensor gx = g.clone(), gy = torch::empty({total, c}), normed = torch::empty({total, c}),
                 activation = torch::empty({total, width}), gh = torch::empty({total, width});
@@ -167,7 +167,7 @@ variable_list MergeBackward::apply(variable_list&& grads) {
   const torch::Tensor g = grads[0].to(torch::kFloat32).contiguous(), x = input(kMergeX).contiguous();
   const torch::Tensor weight = input(kMergeWeight).contiguous();
   const torch::Tensor norm_weight = input(kMergeNormWeight), norm_bias = input(kMergeNormBias);
-  const GemmOperand operand(weight, type);
+  const GemmOperand operand(weight, type, GemmUse::kNn);
   const MergeMap map(x);
   const int64_t c = map.channels, wide = 4 * c, narrow = weight.size(0), total = map.rows(x.size(0));
   torch::Tensor gx = torch::empty_like(x), normed = torch::empty({total, wide});
@@ -211,7 +211,7 @@ torch::Tensor mlp_part(const SwinBlockImpl& block, const torch::Tensor& x_MHWC, 
     const at::NoGradGuard no_grad;
     const torch::ScalarType type = gemm_type();
     const torch::Tensor x = x_MHWC.contiguous(), w1 = mlp->fc1->weight.contiguous(), w2 = mlp->fc2->weight.contiguous();
-    const GemmOperand operand1(w1, type), operand2(w2, type);
+    const GemmOperand operand1(w1, type, GemmUse::kNt), operand2(w2, type, GemmUse::kNt);
     const int64_t c = x.size(3), width = w1.size(0), total = live->count();
     torch::Tensor hidden = node ? torch::empty({total, width}) : torch::Tensor();
     out = kept.alive.size() == kept.scale.size() ? torch::empty_like(x) : x.clone();
@@ -258,7 +258,7 @@ torch::Tensor merging_part(const PatchMergingImpl& merging, const torch::Tensor&
     const at::NoGradGuard no_grad;
     const torch::ScalarType type = gemm_type();
     const torch::Tensor x = x_MHWC.contiguous(), weight = merging.reduction->weight.contiguous();
-    const GemmOperand operand(weight, type);
+    const GemmOperand operand(weight, type, GemmUse::kNt);
     const MergeMap map(x);
     const int64_t wide = 4 * map.channels, narrow = weight.size(0);
     out = torch::empty({x.size(0), map.out_height, map.out_width, narrow});

@@ -115,19 +115,25 @@ torch::Tensor convolve_tiles(const torch::Tensor& rows, const torch::Tensor& tra
   const int64_t in = back ? o : c, out = back ? c : o;
   const WinogradTiles tiles(rows);
   torch::Tensor result = torch::empty({tiles.pictures, tiles.height, tiles.width, out});
-  const float *from = rows.const_data_ptr<float>(), *weight = transformed.const_data_ptr<float>();
+  const float* from = rows.const_data_ptr<float>();
   float* to = result.mutable_data_ptr<float>();
+  std::vector<GemmOperand> weights;  // made ready once for all blocks
+  for (int64_t p = 0; p < kPositions; ++p)
+    weights.emplace_back(transformed.narrow(0, p * matrix_stride(o, c), o * c).view({o, c}), torch::kFloat32,
+                         back ? GemmUse::kNn : GemmUse::kNt);
+  const TileGemm gemm(torch::kFloat32);
   tiles.blocks(in + out, [&](int64_t first, int64_t count) {
     torch::Tensor inputs = matrices(count, in), products = matrices(count, out);
     float *v = inputs.mutable_data_ptr<float>(), *m = products.mutable_data_ptr<float>();
     transform_inputs(tiles, from, in, first, count, v);
     for_positions([&](int64_t p) {
-      const float *a = v + p * matrix_stride(count, in), *b = weight + p * matrix_stride(o, c);
+      const float* a = v + p * matrix_stride(count, in);
       float* product = m + p * matrix_stride(count, out);
+      const GemmOperand& weight = weights[static_cast<size_t>(p)];
       if (back)
-        float_nn(count, out, in, a, in, b, out, 0.0f, product, out);
+        gemm.nn(count, out, in, a, in, weight, 0.0f, product, out);
       else
-        float_nt(count, out, in, a, in, b, in, 0.0f, product, out);
+        gemm.nt(count, out, in, a, in, weight, 0.0f, product, out);
     });
     transform_outputs(tiles, m, out, first, count, to);
   });
@@ -154,8 +160,9 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& g) {
       }
     });
     for_positions([&](int64_t p) {
-      float_tn(o, c, count, e + p * matrix_stride(count, o), o, v + p * matrix_stride(count, c), c,
-               first == 0 ? 0.0f : 1.0f, total + p * matrix_stride(o, c), c);
+      TileGemm(torch::kFloat32)
+          .tn(o, c, count, e + p * matrix_stride(count, o), o, v + p * matrix_stride(count, c), c,
+              first == 0 ? 0.0f : 1.0f, total + p * matrix_stride(o, c), c);
     });
   });
   float* to = result.mutable_data_ptr<float>();

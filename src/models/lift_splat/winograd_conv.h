@@ -1,7 +1,7 @@
 // 3x3 convolutions of stride 1 by Winograd's minimal filtering, F(4x4, 3x3) of Lavin & Gray 2016: tiles of 6x6 inputs
 // become 36 products of matrices [tiles, channels], a quarter of the multiplications of the direct sum. Forward, input
-// and weight gradients alike. Rounding grows by about a digit, which is far below what a change of memory layout does
-// to the gradients of these networks; in bfloat16 it would not be, so only float32 takes this path.
+// and weight gradients alike. Rounding grows by about a digit (the tests say by how much); bfloat16 has none to spare,
+// so only float32 takes this path.
 #pragma once
 
 #include <torch/torch.h>

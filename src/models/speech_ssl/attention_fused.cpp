@@ -193,7 +193,7 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
   const int64_t d = state.dim;
   const torch::Tensor w_out = input(kInOut).contiguous(), norm_weight = input(kInNormWeight),
                       norm_bias = input(kInNormBias);
-  const GemmOperand out_operand(w_out, state.type);
+  const GemmOperand out_operand(w_out, state.type, GemmUse::kNn);
   torch::Tensor gy = torch::empty({g.rows, d}), g_context = torch::empty({g.rows, d}),
                 g_qkv = torch::zeros({g.rows, 3 * d}), g_projected;
   ColumnSums out_bias(d), u_sum(d), v_sum(d), qkv_bias(3 * d), norm_w(d), norm_b(d);
@@ -208,7 +208,7 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
   heads_backward(g_context, g_qkv, g_projected, u_sum, v_sum);
   torch::Tensor x = gy;  // its own use is over
   const torch::Tensor qkv_weight = torch::cat({input(kInQ), input(kInK), input(kInV)});
-  const GemmOperand qkv_operand(qkv_weight, state.type);
+  const GemmOperand qkv_operand(qkv_weight, state.type, GemmUse::kNn);
   torch::Tensor gr = torch::empty(r.tensor.sizes());
   for_row_tiles(g.rows, kRowTile, [&](int64_t begin, int64_t end) {
     const int64_t count = end - begin;
@@ -243,7 +243,7 @@ void project(const RowMatrix& in, const LayerNorm& norm, const SelfAttention& a,
   const torch::Tensor bias = a->linear_q->bias.defined()
                                  ? torch::cat({a->linear_q->bias, a->linear_k->bias, a->linear_v->bias})
                                  : torch::zeros({3 * d});
-  const GemmOperand operand(weight, s.type);
+  const GemmOperand operand(weight, s.type, GemmUse::kNt);
   for_row_tiles(in.rows, kRowTile, [&](int64_t begin, int64_t end) {
     const int64_t count = end - begin;
     std::vector<float> x(static_cast<size_t>(count * d));
@@ -315,7 +315,7 @@ torch::Tensor attention_part(const LayerNorm& norm, const SelfAttention& a, cons
     attend(s, qkv, projected, a, weights, context);
     out = torch::empty(r.sizes());
     const torch::Tensor w_out = a->linear_out->weight.contiguous();
-    const GemmOperand operand(w_out, s.type);
+    const GemmOperand operand(w_out, s.type, GemmUse::kNt);
     for_row_tiles(in.rows, kRowTile, [&](int64_t begin, int64_t end) {
       std::vector<float> y(static_cast<size_t>((end - begin) * s.dim));
       std::vector<uint16_t> words;

@@ -88,7 +88,7 @@ variable_list ConvolutionBackward::apply(variable_list&& grads) {
                       w2 = input(kPointwise2).reshape({d, d}).contiguous();
   const torch::Tensor scale = gamma * channel_rstd, shift = beta - channel_mean * scale,
                       taps = taps_by_channel(input(kDepthwise));
-  const GemmOperand operand1(w1, s.type), operand2(w2, s.type);
+  const GemmOperand operand1(w1, s.type, GemmUse::kNn), operand2(w2, s.type, GemmUse::kNn);
   torch::Tensor gy = torch::empty({g.rows, d}), activation = torch::empty({g.rows, d}), gn = torch::empty({g.rows, d});
   ColumnSums bias2(d), g_sum(d), gx_sum(d);
   for_row_tiles(g.rows, kRowTile, [&](int64_t begin, int64_t end) {
@@ -215,7 +215,7 @@ torch::Tensor convolution_part(const LayerNorm& norm, const Convolution& conv, c
     const torch::Tensor w1 = conv->pointwise_conv1->weight.reshape({2 * d, d}).contiguous();
     const torch::Tensor w2 = conv->pointwise_conv2->weight.reshape({d, d}).contiguous(),
                         taps = taps_by_channel(conv->depthwise_conv->weight);
-    const GemmOperand operand1(w1, s.type), operand2(w2, s.type);
+    const GemmOperand operand1(w1, s.type, GemmUse::kNt), operand2(w2, s.type, GemmUse::kNt);
     torch::Tensor mean = torch::empty({in.rows}), rstd = torch::empty({in.rows});
     torch::Tensor gate = torch::empty({in.rows, 2 * d}), glu_out = torch::empty({in.rows, d}),
                   y = torch::empty({in.rows, d});

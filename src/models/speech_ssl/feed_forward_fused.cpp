@@ -40,7 +40,7 @@ variable_list FeedForwardBackward::apply(variable_list&& grads) {
   const RowMatrix g(grads[0]), r(input(kR));
   const torch::Tensor w1 = input(kWeight1).contiguous(), w2 = input(kWeight2).contiguous();
   const torch::Tensor norm_weight = input(kNormWeight), norm_bias = input(kNormBias);
-  const GemmOperand operand1(w1, state.type), operand2(w2, state.type);
+  const GemmOperand operand1(w1, state.type, GemmUse::kNn), operand2(w2, state.type, GemmUse::kNn);
   const int64_t dim = g.columns, width = w1.size(0);
   torch::Tensor gy = torch::empty({g.rows, dim}), x = torch::empty({g.rows, dim}), gr = torch::empty(r.tensor.sizes());
   torch::Tensor activation = torch::empty({g.rows, width}), gh = torch::empty({g.rows, width});
@@ -89,7 +89,7 @@ torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, co
     const at::NoGradGuard no_grad;
     const RowMatrix in(r);
     const torch::Tensor w1 = ff->linear1->weight.contiguous(), w2 = ff->linear2->weight.contiguous();
-    const GemmOperand operand1(w1, state.type), operand2(w2, state.type);
+    const GemmOperand operand1(w1, state.type, GemmUse::kNt), operand2(w2, state.type, GemmUse::kNt);
     const int64_t dim = in.columns, width = w1.size(0);
     torch::Tensor mean = torch::empty({in.rows}), rstd = torch::empty({in.rows});
     torch::Tensor hidden = node ? torch::empty({in.rows, width}) : torch::Tensor();

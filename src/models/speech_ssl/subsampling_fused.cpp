@@ -94,7 +94,7 @@ struct Weights {
 // (weight, bias).
 constexpr size_t kFixedInputs = 4, kStageInputs = 4;
 
-Weights make_weights(const std::vector<torch::Tensor>& inputs, int64_t channels, torch::ScalarType type) {
+Weights make_weights(const std::vector<torch::Tensor>& inputs, int64_t channels, torch::ScalarType type, GemmUse use) {
   Weights w{taps_first(inputs[0]),
             inputs[1].detach().contiguous(),
             features_first(inputs[2], channels),
@@ -106,7 +106,7 @@ Weights make_weights(const std::vector<torch::Tensor>& inputs, int64_t channels,
                    inputs[i + 2].detach().reshape({channels, channels}).contiguous(),
                    inputs[i + 3].detach().contiguous(),
                    {}};
-    s.pointwise_operand = GemmOperand(s.pointwise, type);
+    s.pointwise_operand = GemmOperand(s.pointwise, type, use);
     w.stages.push_back(std::move(s));
   }
   return w;
@@ -371,7 +371,7 @@ variable_list SubsamplingBackward::apply(variable_list&& grads) {
   if (!grads[0].defined()) return out;
   std::vector<torch::Tensor> inputs;
   for (size_t i = 0; i < num_inputs; ++i) inputs.push_back(input(i));
-  const Weights w = make_weights(inputs, g.channels, type);
+  const Weights w = make_weights(inputs, g.channels, type, GemmUse::kNn);
   const torch::Tensor grad = grads[0].to(torch::kFloat32).contiguous();
   out[3] = grad.sum({0, 1});
   std::vector<torch::Tensor> pieces;
@@ -380,7 +380,7 @@ variable_list SubsamplingBackward::apply(variable_list&& grads) {
   const torch::Tensor& top = levels[static_cast<size_t>(g.top())];
   out[2] = channels_first(parallel_tn(packed, top, type), g.channels).view_as(inputs[2]);
   torch::Tensor gz = torch::empty_like(top);
-  const GemmOperand out_weight(w.out, type);
+  const GemmOperand out_weight(w.out, type, GemmUse::kNn);
   const int64_t dim = packed.size(1), row = g.row_size(g.top());
   for_row_tiles(packed.size(0), 64, [&](int64_t begin, int64_t end) {
     float* target = gz.mutable_data_ptr<float>() + begin * row;
@@ -430,12 +430,12 @@ torch::Tensor fused_subsampling(const SubsamplingImpl& module, const torch::Tens
     const int64_t channels = module.stem()->weight.size(0);
     Geometry g = make_geometry(x, lengths_B.to(torch::kCPU), channels, static_cast<int64_t>(module.stages().size()) + 1,
                                module.pad_left());
-    const Weights w = make_weights(inputs, channels, type);
+    const Weights w = make_weights(inputs, channels, type, GemmUse::kNt);
     std::vector<torch::Tensor> levels = forward_levels(g, w, x, type);
     // Frames past the end are zero before the linear layer, so they come out as its bias.
     const int64_t dim = w.out.size(0), row = g.row_size(g.top());
     out = w.out_bias.expand({g.batch, g.time_out, dim}).contiguous();
-    const GemmOperand out_weight(w.out, type);
+    const GemmOperand out_weight(w.out, type, GemmUse::kNt);
     const torch::Tensor& top = levels.back();
     for (int64_t b = 0; b < g.batch; ++b)
       for_row_tiles(g.length(g.top(), b), 64, [&](int64_t begin, int64_t end) {
