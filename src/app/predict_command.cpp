@@ -50,9 +50,10 @@ void run_predict(const PredictArguments& arguments, const CLI::App& command, con
   task::Registry registry;
   models::register_all(registry);
   const MachineFacts machine = device::read_machine_facts();
-  const auto first = train::read_run_job(registry, arguments.run, command.remaining(), machine);
+  const std::vector<std::string> words = command.remaining();
+  const auto first = train::read_run_job(registry, arguments.run, words, machine);
   std::vector<std::string> overrides = data_overrides(*train::build_within_limit(*first), arguments.data);
-  overrides.insert(overrides.end(), command.remaining().begin(), command.remaining().end());
+  overrides.insert(overrides.end(), words.begin(), words.end());
   const auto job = train::read_run_job(registry, arguments.run, overrides, machine);
   train::prepare_process(*job);
   const auto task = job->build_task();

@@ -55,6 +55,15 @@ ResizeAxis make_axis(int32_t in_size, float begin, float end, int32_t out_size, 
   return axis;
 }
 
+std::vector<int32_t> fixed_weights(const ResizeAxis& axis) {
+  std::vector<int32_t> fixed(axis.weights.size());
+  std::transform(axis.weights.begin(), axis.weights.end(), fixed.begin(), [](double w) {
+    const double scaled = w * (1 << kPrecisionBits);
+    return static_cast<int32_t>(w < 0 ? scaled - 0.5 : scaled + 0.5);
+  });
+  return fixed;
+}
+
 CropBox checked_box(const RgbView& source, const ResizeRequest& request) {
   REDLINE_CHECK(request.width > 0 && request.height > 0 && source.width > 0 && source.height > 0,
                 "pictures have an area");

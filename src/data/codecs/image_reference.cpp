@@ -8,16 +8,7 @@ namespace redline::data::reference {
 
 namespace {
 
-constexpr int kPrecisionBits = 32 - 8 - 2;
-
-std::vector<int32_t> fixed_weights(const codecs::ResizeAxis& axis) {
-  std::vector<int32_t> fixed(axis.weights.size());
-  std::transform(axis.weights.begin(), axis.weights.end(), fixed.begin(), [](double w) {
-    const double scaled = w * (1 << kPrecisionBits);
-    return static_cast<int32_t>(w < 0 ? scaled - 0.5 : scaled + 0.5);
-  });
-  return fixed;
-}
+using codecs::kPrecisionBits;
 
 uint8_t clip8(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kPrecisionBits, 0, 255)); }
 
@@ -29,7 +20,7 @@ Array resize(const RgbView& source, const ResizeRequest& request) {
                                          request.width, request.filter, request.flip_horizontal);
   const auto rows = codecs::make_axis(source.height, static_cast<float>(box.y0), static_cast<float>(box.y1),
                                       request.height, request.filter);
-  const auto column_weights = fixed_weights(columns), row_weights = fixed_weights(rows);
+  const auto column_weights = codecs::fixed_weights(columns), row_weights = codecs::fixed_weights(rows);
 
   const auto wide = static_cast<size_t>(request.width) * 3;
   std::vector<uint8_t> middle(static_cast<size_t>(source.height) * wide);

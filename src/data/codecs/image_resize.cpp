@@ -1,7 +1,8 @@
-// The vectorised resize. Both passes multiply 16-bit pixels by 16-bit weights in pairs (vpmaddwd); the weights keep as
-// many bits as fit. The first pass covers only the rows the second one reads; the second pass works on one output row
-// at a time, so that the last step (copy, or normalise to planes) finds it in the first-level cache. Without AVX2 the
-// reference does the work.
+// The vectorised resize, with Pillow's sums to the last bit. Both passes multiply 16-bit pixels by 16-bit numbers in
+// pairs (vpmaddwd); Pillow's weights have 22 bits behind the point, so each is two numbers, its upper bits and its
+// lower eleven, whose sums are put together at the end. The first pass covers only the rows the second one reads; the
+// second pass works on one output row at a time, so that the last step (copy, or normalise to planes) finds it in the
+// first-level cache. Without AVX2 the reference does the work.
 #include "data/codecs/image_resize.h"
 
 #include <algorithm>
@@ -74,27 +75,28 @@ class RowBuffers {
   }
 };
 
-// Weights in 16 bits, padded with zeros to `stride` per output.
+constexpr int kLowBits = 11;
+
+// Weights in two parts, padded with zeros to `stride` per output.
 struct PackedAxis {
   const codecs::ResizeAxis* axis = nullptr;
   int32_t stride = 0;
-  int bits = 0;
-  std::vector<int16_t> weights;
+  std::vector<int16_t> high, low;  // weight = high * 2^kLowBits + low
 };
 
 PackedAxis pack_axis(const codecs::ResizeAxis& axis, int32_t group) {
   PackedAxis packed;
   packed.axis = &axis;
   packed.stride = (axis.max_count + group - 1) / group * group;
-  double largest = 0.0;
-  for (const double w : axis.weights) largest = std::max(largest, std::abs(w));
-  packed.bits = 14;  // weights up to 1.2 (bicubic at the edges) fit; more bits while they do
-  while (packed.bits < 21 && std::ldexp(largest, packed.bits + 1) < 32767.0) ++packed.bits;
-  packed.weights.assign(static_cast<size_t>(axis.out_size) * static_cast<size_t>(packed.stride), 0);
+  const std::vector<int32_t> fixed = codecs::fixed_weights(axis);
+  packed.high.assign(static_cast<size_t>(axis.out_size) * static_cast<size_t>(packed.stride), 0);
+  packed.low = packed.high;
   for (size_t out = 0; out < static_cast<size_t>(axis.out_size); ++out)
     for (size_t i = 0; i < static_cast<size_t>(axis.max_count); ++i) {
-      const double w = std::ldexp(axis.weights[out * static_cast<size_t>(axis.max_count) + i], packed.bits);
-      packed.weights[out * static_cast<size_t>(packed.stride) + i] = static_cast<int16_t>(std::lrint(w));
+      const int32_t weight = fixed[out * static_cast<size_t>(axis.max_count) + i];
+      const size_t slot = out * static_cast<size_t>(packed.stride) + i;
+      packed.high[slot] = static_cast<int16_t>(weight >> kLowBits);
+      packed.low[slot] = static_cast<int16_t>(weight & ((1 << kLowBits) - 1));
     }
   return packed;
 }
@@ -107,29 +109,34 @@ void shrink_columns_4(const std::array<const uint8_t*, 4>& in, const PackedAxis&
                                           6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
   const __m256i repeat = _mm256_setr_epi8(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3,  //
                                           4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7);
-  const __m128i half = _mm_set1_epi32(1 << (packed.bits - 1));
-  const __m128i shift = _mm_cvtsi32_si128(packed.bits);
+  const __m128i half = _mm_set1_epi32(1 << (codecs::kPrecisionBits - 1));
   const codecs::ResizeAxis& axis = *packed.axis;
   for (int32_t x = 0; x < axis.out_size; ++x) {
     const auto slot = static_cast<size_t>(x);
-    const int16_t* weights = packed.weights.data() + slot * static_cast<size_t>(packed.stride);
+    const size_t at = slot * static_cast<size_t>(packed.stride);
+    const int16_t *high = packed.high.data() + at, *low = packed.low.data() + at;
     const int64_t begin = int64_t{axis.first[slot]} * 3;
     const int32_t count = axis.count[slot];
-    __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i upper[4] = {zero, zero, zero, zero}, lower[4] = {zero, zero, zero, zero};
     for (int32_t i = 0; i < count; i += 4) {
-      int64_t four;
-      std::memcpy(&four, weights + i, sizeof(four));
-      const __m256i w = _mm256_shuffle_epi8(_mm256_set1_epi64x(four), repeat);
+      int64_t four_high, four_low;
+      std::memcpy(&four_high, high + i, sizeof(four_high));
+      std::memcpy(&four_low, low + i, sizeof(four_low));
+      const __m256i w_high = _mm256_shuffle_epi8(_mm256_set1_epi64x(four_high), repeat);
+      const __m256i w_low = _mm256_shuffle_epi8(_mm256_set1_epi64x(four_low), repeat);
       for (size_t r = 0; r < 4; ++r) {
         const __m128i pixels = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in[r] + begin + int64_t{i} * 3));
         const __m256i pairs = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(pixels), spread);
-        sums[r] = _mm256_add_epi32(sums[r], _mm256_madd_epi16(pairs, w));
+        upper[r] = _mm256_add_epi32(upper[r], _mm256_madd_epi16(pairs, w_high));
+        lower[r] = _mm256_add_epi32(lower[r], _mm256_madd_epi16(pairs, w_low));
       }
     }
     __m128i total[4];
     for (size_t r = 0; r < 4; ++r) {
-      const __m128i both = _mm_add_epi32(_mm256_castsi256_si128(sums[r]), _mm256_extracti128_si256(sums[r], 1));
-      total[r] = _mm_sra_epi32(_mm_add_epi32(both, half), shift);
+      const __m256i sums = _mm256_add_epi32(_mm256_slli_epi32(upper[r], kLowBits), lower[r]);
+      const __m128i both = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+      total[r] = _mm_srai_epi32(_mm_add_epi32(both, half), codecs::kPrecisionBits);
     }
     const __m128i bytes = _mm_packus_epi16(_mm_packs_epi32(total[0], total[1]), _mm_packs_epi32(total[2], total[3]));
     const int lanes[4] = {_mm_cvtsi128_si32(bytes), _mm_extract_epi32(bytes, 1), _mm_extract_epi32(bytes, 2),
@@ -140,28 +147,32 @@ void shrink_columns_4(const std::array<const uint8_t*, 4>& in, const PackedAxis&
 }
 
 // One output row: weighted sum of `count` rows, 32 bytes at a time.
-void blend_rows(const uint8_t* first_row, int64_t stride, int32_t count, const int16_t* weights, int bits,
+void blend_rows(const uint8_t* first_row, int64_t stride, int32_t count, const int16_t* high, const int16_t* low,
                 int64_t num_bytes, uint8_t* out) {
-  const __m256i half = _mm256_set1_epi32(1 << (bits - 1));
-  const __m128i shift = _mm_cvtsi32_si128(bits);
+  const __m256i half = _mm256_set1_epi32(1 << (codecs::kPrecisionBits - 1));
   const __m256i zero = _mm256_setzero_si256();
   for (int64_t x = 0; x < num_bytes; x += 32) {
-    __m256i sums[4] = {half, half, half, half};
+    __m256i sums[4] = {half, half, half, half}, upper[4] = {zero, zero, zero, zero};
     for (int32_t i = 0; i < count; i += 2) {
-      const uint8_t* upper = first_row + i * stride + x;
-      const uint8_t* lower = i + 1 < count ? upper + stride : upper;  // its weight is 0 then
-      int32_t pair;
-      std::memcpy(&pair, weights + i, sizeof(pair));
-      const __m256i w = _mm256_set1_epi32(pair);
-      const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(upper));
-      const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(lower));
-      const __m256i low = _mm256_unpacklo_epi8(a, b), high = _mm256_unpackhi_epi8(a, b);
-      sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(_mm256_unpacklo_epi8(low, zero), w));
-      sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(_mm256_unpackhi_epi8(low, zero), w));
-      sums[2] = _mm256_add_epi32(sums[2], _mm256_madd_epi16(_mm256_unpacklo_epi8(high, zero), w));
-      sums[3] = _mm256_add_epi32(sums[3], _mm256_madd_epi16(_mm256_unpackhi_epi8(high, zero), w));
+      const uint8_t* above = first_row + i * stride + x;
+      const uint8_t* below = i + 1 < count ? above + stride : above;  // its weight is 0 then
+      int32_t pair_high, pair_low;
+      std::memcpy(&pair_high, high + i, sizeof(pair_high));
+      std::memcpy(&pair_low, low + i, sizeof(pair_low));
+      const __m256i w_high = _mm256_set1_epi32(pair_high), w_low = _mm256_set1_epi32(pair_low);
+      const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(above));
+      const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(below));
+      const __m256i front = _mm256_unpacklo_epi8(a, b), back = _mm256_unpackhi_epi8(a, b);
+      const __m256i pixels[4] = {_mm256_unpacklo_epi8(front, zero), _mm256_unpackhi_epi8(front, zero),
+                                 _mm256_unpacklo_epi8(back, zero), _mm256_unpackhi_epi8(back, zero)};
+      for (size_t q = 0; q < 4; ++q) {
+        upper[q] = _mm256_add_epi32(upper[q], _mm256_madd_epi16(pixels[q], w_high));
+        sums[q] = _mm256_add_epi32(sums[q], _mm256_madd_epi16(pixels[q], w_low));
+      }
     }
-    for (auto& sum : sums) sum = _mm256_sra_epi32(sum, shift);
+    for (size_t q = 0; q < 4; ++q)
+      sums[q] =
+          _mm256_srai_epi32(_mm256_add_epi32(sums[q], _mm256_slli_epi32(upper[q], kLowBits)), codecs::kPrecisionBits);
     const __m256i bytes =
         _mm256_packus_epi16(_mm256_packs_epi32(sums[0], sums[1]), _mm256_packs_epi32(sums[2], sums[3]));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + x), bytes);
@@ -237,9 +248,9 @@ void resize_rows(const RgbView& source, const ResizeRequest& request, const Emit
   }
   for (int32_t y = 0; y < request.height; ++y) {
     const auto slot = static_cast<size_t>(y);
+    const size_t at = slot * static_cast<size_t>(packed_rows.stride);
     blend_rows(middle.data() + (rows.first[slot] - top) * stride, stride, rows.count[slot],
-               packed_rows.weights.data() + slot * static_cast<size_t>(packed_rows.stride), packed_rows.bits, wide,
-               line.data());
+               packed_rows.high.data() + at, packed_rows.low.data() + at, wide, line.data());
     emit(y, line.data(), stride);
   }
 }

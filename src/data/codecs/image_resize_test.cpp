@@ -35,12 +35,11 @@ TEST(Resize, ReferenceIsPillowBitForBit) {
   }
 }
 
-TEST(Resize, FastPathStaysNearPillow) {
+TEST(Resize, FastPathIsPillowBitForBit) {
   const Array source = decoded_fixture("rgb.png");
   for (const auto& one : image_cases("resize")) {
     const auto far = difference(resize_rgb(rgb_view(source), request_of(one)), image_fixture(one["expected"]));
-    EXPECT_LE(far.max, 2) << one["name"];
-    EXPECT_LT(far.mean, 0.02) << one["name"];
+    EXPECT_EQ(far.max, 0) << one["name"];
   }
 }
 
@@ -63,8 +62,7 @@ TEST(Resize, FastPathEqualsReferenceOnNoise) {
     const Array got = resize_rgb(rgb_view(source), request);
     const std::string bytes(reinterpret_cast<const char*>(want.data()), want.num_bytes());
     const auto far = difference(got, bytes);
-    EXPECT_LE(far.max, 1) << round;
-    EXPECT_LT(far.mean, 0.05) << round;
+    EXPECT_EQ(far.max, 0) << round;
   }
 }
 
