@@ -1,0 +1,182 @@
+#include "train/ranks/gradient_buckets.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <limits>
+
+#include "core/error.h"
+#include "core/strings.h"
+
+namespace redline::train {
+
+namespace {
+
+constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;  // small, so that the first one goes out early
+constexpr size_t kNamesShown = 8;
+
+std::optional<torch::ScalarType> wire_type(const std::string& compression) {
+  if (compression == "bf16") return torch::kBFloat16;
+  if (compression == "fp16") return torch::kFloat16;
+  return std::nullopt;
+}
+
+}  // namespace
+
+class GradientBuckets::Hook : public c10d::CommHookInterface {
+ public:
+  Hook(c10::intrusive_ptr<c10d::ProcessGroup> group, std::optional<torch::ScalarType> wire, measure::StepClock& clock)
+      : group_(std::move(group)), wire_(wire), clock_(clock) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    auto future = reduce(bucket.getBufferRef());
+    whole = bucket.isLast();  // they go out in their order
+    if (whole) {              // what is left of backward is waiting
+      clock_.switch_to(measure::Phase::Reduce);
+      measure::faults::at(measure::Phase::Reduce);
+    }
+    return future;
+  }
+  at::Tensor parseHookResult(const c10::IValue& result) override {
+    return c10d::detail::parseCppCommHookResult(result);
+  }
+
+  c10::intrusive_ptr<c10::ivalue::Future> reduce(torch::Tensor& buffer) {
+    ++issued;
+    std::vector<torch::Tensor> sent{wire_ ? buffer.to(*wire_) : buffer};
+    auto future = group_->allreduce(sent)->getFuture();
+    if (wire_)
+      future = future->then(
+          [buffer, sent = sent[0]](c10::ivalue::Future& done) {
+            done.value();  // throws what the reduction threw
+            torch::Tensor(buffer).copy_(sent);
+            return c10::IValue(buffer);
+          },
+          c10::TensorType::get());
+    pending.push_back(future);
+    return future;
+  }
+  void wait() {
+    for (const auto& future : pending) future->waitAndThrow();
+    pending.clear();
+  }
+
+  size_t issued = 0;
+  bool whole = false;  // all of this pass have gone out
+  std::vector<c10::intrusive_ptr<c10::ivalue::Future>> pending;
+
+ private:
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::optional<torch::ScalarType> wire_;
+  measure::StepClock& clock_;
+};
+
+GradientBuckets::GradientBuckets(RankGroup& group, torch::nn::Module& module, const BucketSettings& settings,
+                                 measure::StepClock& clock)
+    : group_(group), settings_(settings), clock_(clock), statistics_(group, clock) {
+  for (const auto& item : module.named_parameters()) {
+    if (!item.value().requires_grad()) continue;
+    parameters_.push_back(item.value());
+    names_.push_back(item.key());
+  }
+}
+
+GradientBuckets::~GradientBuckets() = default;
+
+void GradientBuckets::build() {
+  // Where buckets are made anew after the first step, in the order in which gradients came, one will do until then.
+  const bool rebuilt = settings_.static_graph || !settings_.find_unused;
+  const size_t cap = static_cast<size_t>(settings_.bucket_bytes);
+  const std::vector<size_t> limits =
+      rebuilt ? std::vector<size_t>{static_cast<size_t>(std::numeric_limits<int64_t>::max())}
+              : std::vector<size_t>{std::min(cap, static_cast<size_t>(kFirstBucketBytes)), cap};
+  const std::vector<bool> sparse(parameters_.size(), false);
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters_, limits, sparse));
+  std::reverse(buckets.begin(), buckets.end());  // gradients come from the model's end
+  std::unordered_map<size_t, std::string> names;
+  for (size_t i = 0; i < names_.size(); ++i) names[i] = names_[i];
+  reducer_ = std::make_unique<c10d::Reducer>(
+      parameters_, std::move(buckets), group_.for_gradients(), sparse, settings_.bucket_bytes, settings_.find_unused,
+      settings_.gradient_as_bucket_view, std::move(names), std::min(settings_.bucket_bytes, kFirstBucketBytes),
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>{});
+  auto hook = std::make_unique<Hook>(group_.for_gradients(), wire_type(settings_.compression), clock_);
+  hook_ = hook.get();
+  reducer_->register_comm_hook(std::move(hook));
+  if (settings_.static_graph) reducer_->set_static_graph();
+  passes_ = 0;
+}
+
+void GradientBuckets::begin() {
+  if (!reducer_) build();
+  hook_->issued = 0;
+  hook_->whole = false;
+  hook_->pending.clear();
+  group_.guarded([&] { reducer_->rebuild_buckets(); });
+  // The graph of the first pass is that of its last piece alone: a static one counts it there.
+  if (passes_ > 0) reducer_->prepare_for_forward();
+  statistics_.begin();
+}
+
+task::Collective* GradientBuckets::begin_piece(bool counts) {
+  if (!settings_.sync_batchnorm) return nullptr;
+  return statistics_.begin_piece(counts);
+}
+
+void GradientBuckets::refuse_unused() {
+  std::vector<std::string> unused;
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if (!parameters_[i].grad().defined()) unused.push_back(names_[i]);
+  const size_t count = unused.size();
+  if (count > kNamesShown) unused.resize(kNamesShown);
+  throw ConfigError(fmt::format(
+      "{} parameters took no part in the step's loss ({}{}), so the ranks would wait for their gradients forever; set "
+      "trainer.strategy.find_unused_parameters: true.",
+      count, join(unused, ", "), count > kNamesShown ? ", ..." : ""));
+}
+
+void GradientBuckets::last_backward(const torch::Tensor& loss, const std::function<void()>& backward) {
+  if (passes_ == 0) reducer_->prepare_for_forward();
+  group_.guarded([&] {
+    reducer_->prepare_for_backward(settings_.find_unused && !settings_.static_graph ? std::vector<torch::Tensor>{loss}
+                                                                                    : std::vector<torch::Tensor>{});
+    backward();
+    if (settings_.static_graph && passes_ == 0) reducer_->delay_all_reduce();
+  });
+  if (!hook_->whole) {
+    reduce_zeros();
+    refuse_unused();
+  }
+  hook_->pending.clear();
+  ++passes_;
+}
+
+// Buckets in their order, and the map of used parameters where the others exchange one: before the buckets in a static
+// graph's first pass, after them else.
+void GradientBuckets::reduce_zeros() {
+  group_.guarded([&] {
+    const bool first_static = settings_.static_graph && passes_ == 0;
+    std::vector<torch::Tensor> used{torch::zeros({static_cast<int64_t>(parameters_.size())}, torch::kInt32)};
+    const auto exchange_used = [&] { group_.for_gradients()->allreduce(used)->wait(); };
+    if (first_static) exchange_used();
+    const auto buckets = reducer_->get_grad_buckets(/*return_zero_tensors=*/true);
+    for (size_t i = hook_->issued; i < buckets.size(); ++i) {
+      torch::Tensor zeros = buckets[i].getBuffer();
+      hook_->reduce(zeros);
+    }
+    if (settings_.find_unused && !settings_.static_graph) exchange_used();
+    hook_->wait();
+  });
+}
+
+void GradientBuckets::keep_company(bool last) {
+  if (settings_.sync_batchnorm) statistics_.keep_company();
+  if (last) reduce_zeros();
+}
+
+// A pass that was given up leaves a reducer half way, on some ranks; a new one is the same on all.
+void GradientBuckets::abandon() {
+  reducer_.reset();
+  hook_ = nullptr;
+}
+
+}  // namespace redline::train

@@ -1,0 +1,60 @@
+// Gradients of all ranks summed by c10d's Reducer: buckets go out while backward is still running, and only in the last
+// piece of a step. What is its own here is the hook that reduces a bucket: it sums (the loop divides once by the weight
+// of all), compresses where asked, and knows which buckets have gone out, so that a rank that cannot go on can still
+// give the others what they wait for.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "measure/step_clock.h"
+#include "train/ranks/rank_group.h"
+#include "train/ranks/statistics_sum.h"
+#include "train/step/gradient_sync.h"
+
+namespace c10d {
+class Reducer;
+}
+
+namespace redline::train {
+
+struct BucketSettings {
+  int64_t bucket_bytes = int64_t{25} << 20;
+  bool gradient_as_bucket_view = true, static_graph = false, find_unused = false;
+  std::string compression = "none";  // or "bf16", "fp16": what goes over the wire
+  bool sync_batchnorm = false;
+};
+
+class GradientBuckets : public GradientSync {
+ public:
+  GradientBuckets(RankGroup& group, torch::nn::Module& module, const BucketSettings& settings,
+                  measure::StepClock& clock);
+  ~GradientBuckets() override;
+
+  void begin() override;
+  task::Collective* begin_piece(bool counts) override;
+  void last_backward(const torch::Tensor& loss, const std::function<void()>& backward) override;
+  void keep_company(bool last) override;
+  void abandon() override;
+
+ private:
+  class Hook;
+  void build();
+  void reduce_zeros();
+  [[noreturn]] void refuse_unused();
+
+  RankGroup& group_;
+  BucketSettings settings_;
+  measure::StepClock& clock_;
+  std::vector<torch::Tensor> parameters_;
+  std::vector<std::string> names_;
+  StatisticsSum statistics_;
+  std::unique_ptr<c10d::Reducer> reducer_;
+  Hook* hook_ = nullptr;  // the reducer's
+  int64_t passes_ = 0;    // whole ones since the reducer was made
+};
+
+}  // namespace redline::train
