@@ -12,11 +12,11 @@ namespace {
 struct LaunchArguments {
   int ranks = 0;
   double grace_seconds = 20;
+  std::vector<std::string> words;
 };
 
-void run_launch(const LaunchArguments& arguments, const CLI::App& command) {
-  std::vector<std::string> words = command.remaining();
-  if (!words.empty() && words[0] == "--") words.erase(words.begin());
+void run_launch(const LaunchArguments& arguments) {
+  const std::vector<std::string>& words = arguments.words;
   if (words.empty() || words[0] != "train")
     throw ConfigError("What should the ranks run? E.g. redline launch -n 2 -- train recipe.yaml");
   throw ExitWith{train::launch_ranks(arguments.ranks, words, arguments.grace_seconds)};
@@ -31,8 +31,8 @@ void add_launch_command(CLI::App& program, const Globals&) {
   command->add_option("-n,--ranks", arguments->ranks, "How many ranks")->required()->check(CLI::Range(1, 1024));
   command->add_option("--grace", arguments->grace_seconds,
                       "Seconds that the others have to end by themselves when one is lost");
-  command->prefix_command();
-  command->callback([arguments, command] { run_launch(*arguments, *command); });
+  command->add_option("words", arguments->words, "What each rank runs, after --: train CONFIG ...");
+  command->callback([arguments] { run_launch(*arguments); });
 }
 
 }  // namespace redline::app

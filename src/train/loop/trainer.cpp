@@ -25,7 +25,7 @@ Trainer::Trainer(const LoopParts& parts, LoopSettings settings)
       agreement_(*parts_.agreement),
       settings_(std::move(settings)),
       state_(parts_, settings_),
-      feed_(parts_.train, parts_.stream, clock_),
+      feed_(parts_.train, parts_.stream, clock_, agreement_),
       sync_(agreement_.sync_gradients(parts_.task, clock_)),
       program_(parts_.task, settings_.device, clock_, agreement_, sync_.get()),
       engine_({parts_.task, *state_.optimizer, state_.ema.get(), feed_, program_, agreement_, clock_}, settings_.step),

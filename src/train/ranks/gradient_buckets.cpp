@@ -1,6 +1,8 @@
 #include "train/ranks/gradient_buckets.h"
 
 #include <fmt/format.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <limits>
@@ -79,9 +81,29 @@ GradientBuckets::GradientBuckets(RankGroup& group, torch::nn::Module& module, co
     parameters_.push_back(item.value());
     names_.push_back(item.key());
   }
+  note_gradients();
 }
 
 GradientBuckets::~GradientBuckets() = default;
+
+void GradientBuckets::note_gradients() {
+  came_ = std::make_shared<std::vector<char>>(parameters_.size(), 0);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    accumulators_.push_back(torch::autograd::impl::grad_accumulator(parameters_[i]));
+    accumulators_.back()->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+        [came = came_, i](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
+          (*came)[i] = 1;
+          return outputs;
+        }));
+  }
+}
+
+// At the end of backward, still inside it. c10d looks through the graph for this before every step
+// (find_unused_parameters); here the step itself has shown which are missing, and they count as zeros.
+void GradientBuckets::mark_missing() {
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if ((*came_)[i] == 0) reducer_->autograd_hook(i);
+}
 
 void GradientBuckets::build() {
   // Where buckets are made anew after the first step, in the order in which gradients came, one will do until then.
@@ -139,6 +161,12 @@ void GradientBuckets::last_backward(const torch::Tensor& loss, const std::functi
   group_.guarded([&] {
     reducer_->prepare_for_backward(settings_.find_unused && !settings_.static_graph ? std::vector<torch::Tensor>{loss}
                                                                                     : std::vector<torch::Tensor>{});
+    std::fill(came_->begin(), came_->end(), 0);
+    if (!settings_.static_graph && !settings_.find_unused)
+      loss.register_hook([this](const torch::Tensor& gradient) {
+        torch::autograd::Engine::get_default_engine().queue_callback([this] { mark_missing(); });
+        return gradient;
+      });
     backward();
     if (settings_.static_graph && passes_ == 0) reducer_->delay_all_reduce();
   });

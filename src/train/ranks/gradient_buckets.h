@@ -4,6 +4,7 @@
 // give the others what they wait for.
 #pragma once
 
+#include <torch/csrc/autograd/function.h>
 #include <torch/torch.h>
 
 #include <memory>
@@ -43,6 +44,8 @@ class GradientBuckets : public GradientSync {
  private:
   class Hook;
   void build();
+  void note_gradients();
+  void mark_missing();
   void reduce_zeros();
   [[noreturn]] void refuse_unused();
 
@@ -51,6 +54,9 @@ class GradientBuckets : public GradientSync {
   measure::StepClock& clock_;
   std::vector<torch::Tensor> parameters_;
   std::vector<std::string> names_;
+  // Which parameters got a gradient in the last piece: a piece without weight may leave some out, on this rank alone.
+  std::vector<c10::intrusive_ptr<torch::autograd::Node>> accumulators_;
+  std::shared_ptr<std::vector<char>> came_;
   StatisticsSum statistics_;
   std::unique_ptr<c10d::Reducer> reducer_;
   Hook* hook_ = nullptr;  // the reducer's

@@ -61,6 +61,38 @@ int64_t RankAgreement::pieces(int64_t mine, bool limited) {
   return static_cast<int64_t>(*std::max_element(all.begin(), all.end()));
 }
 
+void RankAgreement::same_shape(task::Batch& batch) {
+  if (!settings_.sync_batchnorm) return;
+  const task::BatchSchema schema = task_->schema();
+  std::vector<double> sizes;
+  for (const task::TensorSpec& spec : schema.tensors)
+    for (size_t dim = 0; dim < spec.shape.size(); ++dim)
+      if (spec.shape[dim] == -1)
+        sizes.push_back(batch.has(spec.name) ? static_cast<double>(batch.at(spec.name).size(static_cast<int64_t>(dim)))
+                                             : 0.0);
+  if (sizes.empty()) return;
+  const std::vector<double> all = gather(sizes);
+  for (size_t i = 0; i < all.size(); ++i) sizes[i % sizes.size()] = std::max(sizes[i % sizes.size()], all[i]);
+  size_t next = 0;
+  for (const task::TensorSpec& spec : schema.tensors) {
+    std::vector<int64_t> missing(2 * spec.shape.size(), 0);  // last dimension first, before and after
+    for (size_t dim = 0; dim < spec.shape.size(); ++dim)
+      if (spec.shape[dim] == -1) {
+        const auto want = static_cast<int64_t>(sizes[next++]);
+        if (batch.has(spec.name))
+          missing[2 * (spec.shape.size() - 1 - dim) + 1] = want - batch.at(spec.name).size(static_cast<int64_t>(dim));
+      }
+    if (std::all_of(missing.begin(), missing.end(), [](int64_t rows) { return rows == 0; })) continue;
+    batch.tensors[spec.name] = torch::constant_pad_nd(batch.at(spec.name), missing, pad_value(spec.name));
+  }
+}
+
+double RankAgreement::pad_value(const std::string& name) const {
+  for (const data::CollateField& field : task_->collate().fields)
+    if (field.name == name) return field.pad_value;
+  return 0.0;
+}
+
 void RankAgreement::agree(StepVerdict& verdict) {
   const std::vector<double> sums = task_->step_sums();
   std::vector<double> mine{static_cast<double>(StopFlag::signal()),

@@ -24,6 +24,7 @@ class RankAgreement : public Agreement {
   void agree(StepVerdict& verdict) override;
   std::unique_ptr<GradientSync> sync_gradients(task::Task& task, const measure::StepClock& clock) override;
   int64_t pieces(int64_t mine, bool limited) override;
+  void same_shape(task::Batch& batch) override;
   int stop_signal() const override { return stop_signal_; }
   int64_t now_ns() const override { return first_ns_; }
   bool any(bool mine) override;
@@ -40,6 +41,7 @@ class RankAgreement : public Agreement {
  private:
   // gather() as rows of `count`.
   std::vector<double> gather(std::vector<double> mine);
+  double pad_value(const std::string& name) const;
   void take_stop(const std::vector<double>& signals);
   void merge_statistics(StepVerdict& verdict, double samples);
 

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "device/memory.h"
+#include "device/process_memory.h"
 #include "train/weights.h"
 
 namespace redline::train {

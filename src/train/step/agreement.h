@@ -37,6 +37,9 @@ class Agreement {
   // Pieces that all ranks cut a micro-batch into, where they meet in each; `limited`: memory cuts them. A collective
   // only then.
   virtual int64_t pieces(int64_t mine, bool limited);
+  // Pads a micro-batch to what the longest row of all ranks needs, where layers look across ranks: else padding would
+  // differ from that of the whole batch, and their statistics with it. A collective only there.
+  virtual void same_shape(task::Batch& batch) { static_cast<void>(batch); }
   // The signal that asks for a stop, 0: none. Alone it is asked at any time; over ranks it is what agree() and sum()
   // last found, so that all stop after the same step.
   virtual int stop_signal() const;
