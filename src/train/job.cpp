@@ -194,6 +194,7 @@ data::TaskNeeds Job::task_needs(const task::Task& task, Part part) const {
   needs.channels_last = channels_last(task);
   needs.rank = machine_.ranks.rank;
   needs.world = machine_.ranks.world;
+  needs.statistics_across_ranks = trainer_.sync_batchnorm;
   needs.accumulate = part == Part::Train ? trainer_.accumulate_grad_batches : 1;
   return needs;
 }

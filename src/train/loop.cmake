@@ -16,7 +16,8 @@ list(APPEND TRAIN_TESTS
   guards/guards_test.cpp guards/precision_guard_test.cpp guards/watches_test.cpp
   loop/cadence_test.cpp loop/trainer_test.cpp
   optim/loss_scaler_test.cpp optim/optimizer_test.cpp optim/schedule_test.cpp options/options_test.cpp
+  ranks/gradient_buckets_test.cpp ranks/launch_facts_test.cpp ranks/peer_table_test.cpp ranks/rank_agreement_test.cpp
   step/eager_step_test.cpp training_run_test.cpp step/noise_watch_test.cpp
-  testing/example_task.cpp testing/harness.cpp)
+  testing/example_task.cpp testing/harness.cpp testing/two_ranks.cpp)
 # c10d's headers are large, and Gloo's stay in one file.
 set_source_files_properties(ranks/backend.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -15,6 +15,8 @@ struct SplitSettings {
   int64_t micro_batch_size = 0;  // rows per rank; 0 = as many micro-batches as a step has groups
   // The task looks across the batch (batch statistics): rows stay in their groups, in the order drawn.
   bool keep_groups = false;
+  // And its layers look across ranks: each rank takes its share of every group, so that together they see one.
+  bool across_ranks = false;
   // Groups are bounded by padded length: rows stay in their groups (another cut could exceed the bound), sorted by
   // length.
   bool bounded_groups = false;

@@ -67,8 +67,10 @@ RankGroup::RankGroup(const Launch& launch, const c10::intrusive_ptr<c10d::Store>
     : rank_(launch.ranks.rank), world_(launch.ranks.world), lost_(std::move(lost)) {
   guarded([&] {
     // What is small stays with Gloo also where gradients go through NCCL: numbers that the host decides by.
-    control_ = make_process_group(store, "control", launch, "gloo", settings.collective_seconds, 1);
-    gradients_ = make_process_group(store, "gradients", launch, settings.backend, settings.collective_seconds, 2);
+    control_ = make_process_group(store, "control", launch, "gloo", settings.join_seconds, 1);
+    gradients_ = make_process_group(store, "gradients", launch, settings.backend, settings.join_seconds, 2);
+    for (const auto& group : {control_, gradients_})
+      group->getDefaultBackend()->setTimeout(to_milliseconds(settings.collective_seconds));
   });
 }
 

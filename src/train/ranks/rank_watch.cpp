@@ -132,6 +132,12 @@ void RankWatch::supervise() {
       loss = lost_;
       explaining = explaining_;
     }
+    // Connections to others that wait for this rank may take their time to close.
+    if (const int code = ends_with_.load(); code != 0) {
+      if (found_ns == 0) found_ns = now_ns();
+      if (seconds_between(found_ns, now_ns()) >= kUnwindSeconds) std::_Exit(code);
+      continue;
+    }
     if (!loss) {
       const int64_t now = looks_.load();
       still = now == looks ? still + 1 : 0;
@@ -184,6 +190,7 @@ void RankWatch::done() {
 }
 
 void RankWatch::failed(const std::string& reason, int exit_code) noexcept {
+  ends_with_.store(exit_code);
   try {
     tell(exit_code == 0 ? Beat::State::Done : Beat::State::Failed, reason, exit_code);
   } catch (...) {  // the store is gone: nobody is left to tell
