@@ -209,11 +209,18 @@ def test_torchrun_starts_the_program(home, tmp_path):
 
 
 def test_another_number_of_ranks_continues_the_same_order(home, tmp_path):
-    run(home, "train", "vae.yaml", f"--run-dir={tmp_path}/one")
-    launch(home, 2, "vae.yaml", f"--run-dir={tmp_path}/two", "trainer.max_steps=8")
-    err = launch(home, 3, "vae.yaml", f"--run-dir={tmp_path}/two", "trainer.max_steps=15")
-    assert "Resuming" in err and "other settings" not in err and "another data plan" not in err
-    run(home, "train", "vae.yaml", f"--run-dir={tmp_path}/two")
+    words = ["vae.yaml", "trainer.max_steps=60"]
+    run(home, "train", *words, f"--run-dir={tmp_path}/one")
+    said, at = "", 0
+    for count in (2, 3):
+        process = start(home, "launch", "-n", count, "--", "train", *words, f"--run-dir={tmp_path}/two")
+        wait_for(lambda: last_step(tmp_path / "two") > at + 5)
+        process.send_signal(signal.SIGTERM)
+        said += process.communicate(timeout=60)[1]
+        assert process.returncode == 75, said
+        assert at < (at := last_step(tmp_path / "two")) < 60
+    said += run(home, "train", *words, f"--run-dir={tmp_path}/two")
+    assert said.count("Resuming") == 2 and "other settings" not in said and "another data plan" not in said
     assert apart(tmp_path / "one", tmp_path / "two", ["loss"]) < 1e-4
 
 

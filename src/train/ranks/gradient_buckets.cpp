@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "train/step/no_refusals.h"
 
 namespace redline::train {
 
@@ -44,6 +45,7 @@ class GradientBuckets::Hook : public c10d::CommHookInterface {
   }
 
   c10::intrusive_ptr<c10::ivalue::Future> reduce(torch::Tensor& buffer) {
+    const NoRefusals no_refusals;
     ++issued;
     std::vector<torch::Tensor> sent{wire_ ? buffer.to(*wire_) : buffer};
     auto future = group_->allreduce(sent)->getFuture();
@@ -128,7 +130,9 @@ void GradientBuckets::build() {
   passes_ = 0;
 }
 
+// Buckets, and what keeps others company, are not refused: a rank that has no memory for them could not even say so.
 void GradientBuckets::begin() {
+  const NoRefusals no_refusals;
   if (!reducer_) build();
   hook_->issued = 0;
   hook_->whole = false;
@@ -197,6 +201,7 @@ void GradientBuckets::reduce_zeros() {
 }
 
 void GradientBuckets::keep_company(bool last) {
+  const NoRefusals no_refusals;
   if (settings_.sync_batchnorm) statistics_.keep_company();
   if (last) reduce_zeros();
 }

@@ -2,6 +2,7 @@
 // on the wire, and a rank that cannot go on.
 #include "train/ranks/gradient_buckets.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
@@ -17,7 +18,7 @@ using testing::ThreadRank;
 struct LayersImpl : torch::nn::Module {
   LayersImpl() {
     for (int i = 0; i < 3; ++i)
-      weights.push_back(register_parameter("w" + std::to_string(i), torch::full({8, 8}, 0.1 * (i + 1))));
+      weights.push_back(register_parameter(fmt::format("w{}", i), torch::full({8, 8}, 0.1 * (i + 1))));
   }
   torch::Tensor loss(const torch::Tensor& x, bool all) {
     torch::Tensor y = torch::tanh(x.matmul(weights[0])).matmul(weights[1]);

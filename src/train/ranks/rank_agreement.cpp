@@ -9,6 +9,7 @@
 #include "core/time.h"
 #include "train/ranks/gradient_buckets.h"
 #include "train/signals.h"
+#include "train/step/no_refusals.h"
 
 namespace redline::train {
 
@@ -17,7 +18,10 @@ RankAgreement::RankAgreement(RankGroup& group, RankWatch& watch, const RankAgree
   first_ns_ = static_cast<int64_t>(of_first(static_cast<double>(redline::now_ns())));
 }
 
-std::vector<double> RankAgreement::gather(std::vector<double> mine) { return group_.gather(mine); }
+std::vector<double> RankAgreement::gather(std::vector<double> mine) {
+  const NoRefusals no_refusals;
+  return group_.gather(mine);
+}
 
 // A signal on one rank is a signal on all.
 void RankAgreement::take_stop(const std::vector<double>& signals) {
@@ -71,6 +75,7 @@ void RankAgreement::same_shape(task::Batch& batch) {
         sizes.push_back(batch.has(spec.name) ? static_cast<double>(batch.at(spec.name).size(static_cast<int64_t>(dim)))
                                              : 0.0);
   if (sizes.empty()) return;
+  const NoRefusals no_refusals;
   const std::vector<double> all = gather(sizes);
   for (size_t i = 0; i < all.size(); ++i) sizes[i % sizes.size()] = std::max(sizes[i % sizes.size()], all[i]);
   size_t next = 0;
@@ -157,6 +162,7 @@ void RankAgreement::agree(StepVerdict& verdict) {
 // made of them, weighted by samples, so that buffers stay equal on all ranks.
 void RankAgreement::merge_statistics(StepVerdict& verdict, double samples) {
   const torch::NoGradGuard no_grad;
+  const NoRefusals no_refusals;
   std::vector<task::BatchNormUpdate> merged;
   for (const task::BatchNormUpdate& update : verdict.batch_norm) {
     const auto known = std::find_if(merged.begin(), merged.end(), [&](const task::BatchNormUpdate& m) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "train/step/no_refusals.h"
 
 namespace redline::train {
 
@@ -19,6 +20,7 @@ task::Collective* StatisticsSum::begin_piece(bool counts) {
 
 torch::Tensor StatisticsSum::add(const torch::Tensor& value, bool counts) {
   const measure::PhaseScope scope(clock_, measure::Phase::Reduce);
+  const NoRefusals no_refusals;
   torch::Tensor sum = counts ? value.detach().clone(at::MemoryFormat::Contiguous) : torch::zeros_like(value);
   now_.push_back(sum.numel());
   if (sum.is_cpu()) {

@@ -5,11 +5,11 @@
 #include <cmath>
 
 #include "core/check.h"
-#include "device/memory.h"
 #include "measure/faults.h"
 #include "train/optim/gradients.h"
 #include "train/step/batches.h"
 #include "train/step/eager_step.h"
+#include "train/step/no_refusals.h"
 
 namespace redline::train {
 
@@ -18,16 +18,6 @@ namespace {
 using measure::Phase;
 using measure::PhaseScope;
 using measure::faults::take;
-
-// Commit must not fail half way: the accounting allocator neither counts nor refuses meanwhile.
-class NoRefusals {
- public:
-  NoRefusals() : was_(device::memory::enabled()) { device::memory::set_enabled(false); }
-  ~NoRefusals() { device::memory::set_enabled(was_); }
-
- private:
-  bool was_;
-};
 
 // With the first element of its first floating tensor not a number.
 task::Batch poisoned_copy(const task::Batch& batch) {
