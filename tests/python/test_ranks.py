@@ -163,7 +163,7 @@ def last_step(folder):
     ("speech", ["trainer.sync_batchnorm=true", "trainer.accumulate_grad_batches=2", "model.train_ds.batch_size=3"]),
     ("convnext", ["trainer.strategy.bucket_cap_mb=0.02", "trainer.strategy.gradient_as_bucket_view=false"]),
     ("convnext", ["model.train_ds.batch_size=3", "model.train_ds.micro_batch_size=1", "trainer.strategy.find_unused_parameters=true"]),
-    ("convnext", ["trainer.sync_batchnorm=true", "model.backbone=baseline"]),
+    ("convnext", ["trainer.sync_batchnorm=true", "model.arch=baseline", "model.optim.name=sgd", "model.optim.lr=0.01"]),
 ], ids=lambda x: x if isinstance(x, str) else "+".join(w.split(".")[-1] for w in x) or "plain")
 def test_two_ranks_are_one_process(home, tmp_path, job, words):
     run(home, "train", f"{job}.yaml", f"--run-dir={tmp_path}/one", *words)

@@ -218,10 +218,14 @@ config::Table<StrategyConfig> StrategyConfig::fields() {
            "Gradients live in the buckets that are reduced, saving a copy.")
       .effect(config::Effect::Nothing)
       .same_run();
-  table.add("static_graph", &T::static_graph, "The same parameters take part in every step.")
+  table
+      .add("static_graph", &T::static_graph,
+           "Accepted; changes nothing: a step never looks through the graph for parameters that take no part.")
       .effect(config::Effect::Nothing)
       .same_run();
-  table.add("find_unused_parameters", &T::find_unused_parameters, "Look for parameters that took no part in a step.")
+  table
+      .add("find_unused_parameters", &T::find_unused_parameters,
+           "A parameter that no rank used in a step is left alone by the optimiser; else its gradient counts as zero.")
       .effect(config::Effect::Nothing)
       .same_run();
   table.add("bucket_cap_mb", &T::bucket_cap_mb, "Size of a bucket.")

@@ -1,14 +1,12 @@
 #include "train/ranks/gradient_buckets.h"
 
-#include <fmt/format.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <limits>
 
-#include "core/error.h"
-#include "core/strings.h"
+#include "core/check.h"
 #include "train/step/no_refusals.h"
 
 namespace redline::train {
@@ -16,7 +14,6 @@ namespace redline::train {
 namespace {
 
 constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;  // small, so that the first one goes out early
-constexpr size_t kNamesShown = 8;
 
 std::optional<torch::ScalarType> wire_type(const std::string& compression) {
   if (compression == "bf16") return torch::kBFloat16;
@@ -90,44 +87,42 @@ GradientBuckets::~GradientBuckets() = default;
 
 void GradientBuckets::note_gradients() {
   came_ = std::make_shared<std::vector<char>>(parameters_.size(), 0);
+  ever_came_ = std::make_shared<std::vector<char>>(parameters_.size(), 0);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     accumulators_.push_back(torch::autograd::impl::grad_accumulator(parameters_[i]));
     accumulators_.back()->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-        [came = came_, i](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
-          (*came)[i] = 1;
+        [came = came_, ever = ever_came_, i](const torch::autograd::variable_list& outputs,
+                                             const torch::autograd::variable_list&) {
+          (*came)[i] = (*ever)[i] = 1;
           return outputs;
         }));
   }
 }
 
-// At the end of backward, still inside it. c10d looks through the graph for this before every step
-// (find_unused_parameters); here the step itself has shown which are missing, and they count as zeros.
+// At the end of backward, still inside it. c10d would look through the graph for this before every step; here the step
+// itself has shown which are missing, and they count as zeros.
 void GradientBuckets::mark_missing() {
   for (size_t i = 0; i < parameters_.size(); ++i)
     if ((*came_)[i] == 0) reducer_->autograd_hook(i);
 }
 
 void GradientBuckets::build() {
-  // Where buckets are made anew after the first step, in the order in which gradients came, one will do until then.
-  const bool rebuilt = settings_.static_graph || !settings_.find_unused;
-  const size_t cap = static_cast<size_t>(settings_.bucket_bytes);
-  const std::vector<size_t> limits =
-      rebuilt ? std::vector<size_t>{static_cast<size_t>(std::numeric_limits<int64_t>::max())}
-              : std::vector<size_t>{std::min(cap, static_cast<size_t>(kFirstBucketBytes)), cap};
+  // Buckets are made anew after the first step, in the order in which gradients came; one will do until then.
+  const std::vector<size_t> limits{static_cast<size_t>(std::numeric_limits<int64_t>::max())};
   const std::vector<bool> sparse(parameters_.size(), false);
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(parameters_, limits, sparse));
   std::reverse(buckets.begin(), buckets.end());  // gradients come from the model's end
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < names_.size(); ++i) names[i] = names_[i];
+  // Its own search for unused parameters stays off: see mark_missing().
   reducer_ = std::make_unique<c10d::Reducer>(
-      parameters_, std::move(buckets), group_.for_gradients(), sparse, settings_.bucket_bytes, settings_.find_unused,
-      settings_.gradient_as_bucket_view, std::move(names), std::min(settings_.bucket_bytes, kFirstBucketBytes),
-      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>{});
+      parameters_, std::move(buckets), group_.for_gradients(), sparse, settings_.bucket_bytes,
+      /*find_unused_parameters=*/false, settings_.gradient_as_bucket_view, std::move(names),
+      std::min(settings_.bucket_bytes, kFirstBucketBytes), /*skip_all_reduce_unused_params=*/false,
+      /*use_python_reducer=*/false, std::vector<int64_t>{});
   auto hook = std::make_unique<Hook>(group_.for_gradients(), wire_type(settings_.compression), clock_);
   hook_ = hook.get();
   reducer_->register_comm_hook(std::move(hook));
-  if (settings_.static_graph) reducer_->set_static_graph();
-  passes_ = 0;
 }
 
 // Buckets, and what keeps others company, are not refused: a rank that has no memory for them could not even say so.
@@ -138,8 +133,7 @@ void GradientBuckets::begin() {
   hook_->whole = false;
   hook_->pending.clear();
   group_.guarded([&] { reducer_->rebuild_buckets(); });
-  // The graph of the first pass is that of its last piece alone: a static one counts it there.
-  if (passes_ > 0) reducer_->prepare_for_forward();
+  std::fill(ever_came_->begin(), ever_came_->end(), 0);
   statistics_.begin();
 }
 
@@ -148,56 +142,49 @@ task::Collective* GradientBuckets::begin_piece(bool counts) {
   return statistics_.begin_piece(counts);
 }
 
-void GradientBuckets::refuse_unused() {
-  std::vector<std::string> unused;
-  for (size_t i = 0; i < parameters_.size(); ++i)
-    if (!parameters_[i].grad().defined()) unused.push_back(names_[i]);
-  const size_t count = unused.size();
-  if (count > kNamesShown) unused.resize(kNamesShown);
-  throw ConfigError(fmt::format(
-      "{} parameters took no part in the step's loss ({}{}), so the ranks would wait for their gradients forever; set "
-      "trainer.strategy.find_unused_parameters: true.",
-      count, join(unused, ", "), count > kNamesShown ? ", ..." : ""));
-}
-
 void GradientBuckets::last_backward(const torch::Tensor& loss, const std::function<void()>& backward) {
-  if (passes_ == 0) reducer_->prepare_for_forward();
-  group_.guarded([&] {
-    reducer_->prepare_for_backward(settings_.find_unused && !settings_.static_graph ? std::vector<torch::Tensor>{loss}
-                                                                                    : std::vector<torch::Tensor>{});
-    std::fill(came_->begin(), came_->end(), 0);
-    if (!settings_.static_graph && !settings_.find_unused)
-      loss.register_hook([this](const torch::Tensor& gradient) {
-        torch::autograd::Engine::get_default_engine().queue_callback([this] { mark_missing(); });
-        return gradient;
-      });
-    backward();
-    if (settings_.static_graph && passes_ == 0) reducer_->delay_all_reduce();
+  std::fill(came_->begin(), came_->end(), 0);
+  loss.register_hook([this](const torch::Tensor& gradient) {
+    torch::autograd::Engine::get_default_engine().queue_callback([this] { mark_missing(); });
+    return gradient;
   });
-  if (!hook_->whole) {
-    reduce_zeros();
-    refuse_unused();
-  }
+  group_.guarded([&] {
+    reducer_->prepare_for_forward();
+    reducer_->prepare_for_backward({});
+    backward();
+  });
+  REDLINE_CHECK(hook_->whole, "every bucket has gone out when backward ends");
   hook_->pending.clear();
-  ++passes_;
+  if (settings_.find_unused) forget_unused();
 }
 
-// Buckets in their order, and the map of used parameters where the others exchange one: before the buckets in a static
-// graph's first pass, after them else.
+// A gradient that no rank has is none, and not zeros: an optimiser leaves such a parameter alone.
+void GradientBuckets::forget_unused() {
+  const NoRefusals no_refusals;
+  torch::Tensor used = torch::zeros({static_cast<int64_t>(parameters_.size())}, torch::kInt32);
+  for (size_t i = 0; i < parameters_.size(); ++i) used.mutable_data_ptr<int32_t>()[i] = (*ever_came_)[i];
+  exchange_used(used);
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if (used.const_data_ptr<int32_t>()[i] == 0) parameters_[i].mutable_grad().reset();
+}
+
+void GradientBuckets::exchange_used(torch::Tensor& used) {
+  std::vector<torch::Tensor> one{used};
+  group_.guarded([&] { group_.for_gradients()->allreduce(one)->wait(); });
+}
+
+// What the others still wait for in this pass: buckets in their order, then the map of used parameters.
 void GradientBuckets::reduce_zeros() {
   group_.guarded([&] {
-    const bool first_static = settings_.static_graph && passes_ == 0;
-    std::vector<torch::Tensor> used{torch::zeros({static_cast<int64_t>(parameters_.size())}, torch::kInt32)};
-    const auto exchange_used = [&] { group_.for_gradients()->allreduce(used)->wait(); };
-    if (first_static) exchange_used();
     const auto buckets = reducer_->get_grad_buckets(/*return_zero_tensors=*/true);
     for (size_t i = hook_->issued; i < buckets.size(); ++i) {
       torch::Tensor zeros = buckets[i].getBuffer();
       hook_->reduce(zeros);
     }
-    if (settings_.find_unused && !settings_.static_graph) exchange_used();
     hook_->wait();
   });
+  torch::Tensor used = torch::zeros({static_cast<int64_t>(parameters_.size())}, torch::kInt32);
+  if (settings_.find_unused) exchange_used(used);
 }
 
 void GradientBuckets::keep_company(bool last) {

@@ -24,7 +24,9 @@ namespace redline::train {
 
 struct BucketSettings {
   int64_t bucket_bytes = int64_t{25} << 20;
-  bool gradient_as_bucket_view = true, static_graph = false, find_unused = false;
+  bool gradient_as_bucket_view = true;
+  // Gradients that no rank has stay undefined, at the price of one more exchange; else they are zeros.
+  bool find_unused = false;
   std::string compression = "none";  // or "bf16", "fp16": what goes over the wire
   bool sync_batchnorm = false;
 };
@@ -47,7 +49,8 @@ class GradientBuckets : public GradientSync {
   void note_gradients();
   void mark_missing();
   void reduce_zeros();
-  [[noreturn]] void refuse_unused();
+  void forget_unused();
+  void exchange_used(torch::Tensor& used);
 
   RankGroup& group_;
   BucketSettings settings_;
@@ -56,11 +59,10 @@ class GradientBuckets : public GradientSync {
   std::vector<std::string> names_;
   // Which parameters got a gradient in the last piece: a piece without weight may leave some out, on this rank alone.
   std::vector<c10::intrusive_ptr<torch::autograd::Node>> accumulators_;
-  std::shared_ptr<std::vector<char>> came_;
+  std::shared_ptr<std::vector<char>> came_, ever_came_;  // and in any piece of the pass
   StatisticsSum statistics_;
   std::unique_ptr<c10d::Reducer> reducer_;
   Hook* hook_ = nullptr;  // the reducer's
-  int64_t passes_ = 0;    // whole ones since the reducer was made
 };
 
 }  // namespace redline::train

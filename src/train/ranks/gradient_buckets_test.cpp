@@ -95,13 +95,6 @@ TEST(GradientBuckets, WithoutViewsTheSameSums) {
   expect_sums(settings, kPasses, 1e-5);
 }
 
-TEST(GradientBuckets, AStaticGraphMayBeginWithSeveralPieces) {
-  BucketSettings settings = small_buckets();
-  settings.static_graph = true;
-  expect_sums(settings, kPasses, 1e-5);
-  expect_sums(settings, {{3, true}, {3, true}, {1, true}, {2, true}}, 1e-5);
-}
-
 TEST(GradientBuckets, AParameterThatOneRankDoesNotUseCountsAsZeroThere) {
   const std::vector<Pass> passes{{1, true}, {1, false}, {2, false}, {1, true}, {1, false}};
   expect_sums(small_buckets(), passes, 1e-5);
@@ -109,6 +102,26 @@ TEST(GradientBuckets, AParameterThatOneRankDoesNotUseCountsAsZeroThere) {
   BucketSettings searching = small_buckets();
   searching.find_unused = true;
   expect_sums(searching, passes, 1e-5);
+}
+
+TEST(GradientBuckets, OneThatNobodyUsesIsZeroOrNone) {
+  for (const bool searching : {false, true}) {
+    run_as_ranks(2, [&](ThreadRank& self) {
+      LayersImpl model;
+      measure::StepClock clock;
+      BucketSettings settings = small_buckets();
+      settings.find_unused = searching;
+      GradientBuckets buckets(self.group, model, settings, clock);
+      for (int pass = 0; pass < 3; ++pass) {
+        for (torch::Tensor& w : model.weights) w.mutable_grad().reset();
+        buckets.begin();
+        const torch::Tensor loss = model.loss(input_of(self.rank(), 0), /*all=*/false);
+        buckets.last_backward(loss, [&] { loss.backward(); });
+        EXPECT_EQ(model.weights[2].grad().defined(), !searching);
+        EXPECT_TRUE(model.weights[1].grad().defined());
+      }
+    });
+  }
 }
 
 TEST(GradientBuckets, RoundedOnTheWire) {
@@ -136,12 +149,12 @@ TEST(GradientBuckets, ARankThatCannotGoOnKeepsTheOthersCompany) {
           buckets.begin();
           if (round > 0) {
             const torch::Tensor loss = model.loss(input_of(1, 0), true);
-            model.weights[1].register_hook([](const torch::Tensor& gradient) -> torch::Tensor {
+            const unsigned id = model.weights[1].register_hook([](const torch::Tensor& gradient) -> torch::Tensor {
               static_cast<void>(gradient);
               throw OutOfMemoryError("a test's");
             });
             EXPECT_THROW(buckets.last_backward(loss, [&] { loss.backward(); }), OutOfMemoryError);
-            model.weights[1].remove_hook(0);
+            model.weights[1].remove_hook(id);
           }
           buckets.keep_company(/*last=*/true);
         }

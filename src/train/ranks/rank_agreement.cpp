@@ -51,7 +51,6 @@ std::unique_ptr<GradientSync> RankAgreement::sync_gradients(task::Task& task, co
   BucketSettings buckets;
   buckets.bucket_bytes = static_cast<int64_t>(settings_.strategy.bucket_cap_mb * (1 << 20));
   buckets.gradient_as_bucket_view = settings_.strategy.gradient_as_bucket_view;
-  buckets.static_graph = settings_.strategy.static_graph;
   buckets.find_unused = settings_.strategy.looks_for_unused();
   buckets.compression = settings_.strategy.compression;
   buckets.sync_batchnorm = settings_.sync_batchnorm;

@@ -29,8 +29,19 @@ void run_as_ranks(int world, const std::function<void(ThreadRank&)>& body) {
       }
     });
   for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& problem : problems)
-    if (problem) std::rethrow_exception(problem);
+  // A rank that lost another is not the cause.
+  std::exception_ptr first;
+  for (const std::exception_ptr& problem : problems) {
+    if (!problem) continue;
+    if (!first) first = problem;
+    try {
+      std::rethrow_exception(problem);
+    } catch (const PeerLostError&) {
+    } catch (...) {
+      throw;
+    }
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace redline::train::testing
