@@ -187,9 +187,12 @@ void GradientBuckets::reduce_zeros() {
   if (settings_.find_unused) exchange_used(used);
 }
 
-void GradientBuckets::keep_company(bool last) {
+void GradientBuckets::keep_company(bool last, const std::function<void()>& between) {
   const NoRefusals no_refusals;
-  if (settings_.sync_batchnorm) statistics_.keep_company();
+  if (settings_.sync_batchnorm)
+    statistics_.keep_company(between);
+  else
+    between();
   if (last) reduce_zeros();
 }
 

@@ -40,7 +40,8 @@ class GradientBuckets : public GradientSync {
   void begin() override;
   task::Collective* begin_piece(bool counts) override;
   void last_backward(const torch::Tensor& loss, const std::function<void()>& backward) override;
-  void keep_company(bool last) override;
+  void end_forward() override { statistics_.end_forward(); }
+  void keep_company(bool last, const std::function<void()>& between) override;
   void abandon() override;
 
  private:

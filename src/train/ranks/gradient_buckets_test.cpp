@@ -156,7 +156,7 @@ TEST(GradientBuckets, ARankThatCannotGoOnKeepsTheOthersCompany) {
             EXPECT_THROW(buckets.last_backward(loss, [&] { loss.backward(); }), OutOfMemoryError);
             model.weights[1].remove_hook(id);
           }
-          buckets.keep_company(/*last=*/true);
+          buckets.keep_company(/*last=*/true, [] {});
         }
         buckets.abandon();
       }

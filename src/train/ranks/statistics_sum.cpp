@@ -32,7 +32,7 @@ torch::Tensor StatisticsSum::add(const torch::Tensor& value, bool counts) {
   return host.to(sum.device());
 }
 
-void StatisticsSum::keep_company() {
+void StatisticsSum::keep_company(const std::function<void()>& between) {
   if (whole_.empty())
     throw OutOfMemoryError(
         fmt::format("Rank {} ran out of memory in its first piece, while the others wait in a synchronised BatchNorm; "
@@ -40,6 +40,7 @@ void StatisticsSum::keep_company() {
                     group_.rank()));
   const size_t done = in_piece_ ? now_.size() : 0;
   for (size_t i = done; i < whole_.size(); ++i) {
+    if (i == forward_sums_) between();
     torch::Tensor zeros = torch::zeros({whole_[i]}, torch::kFloat32);
     group_.add_in_place(zeros);
   }

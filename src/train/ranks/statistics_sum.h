@@ -2,6 +2,7 @@
 // takes, so that a rank that cannot compute its piece can still take part in those of the others.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "measure/step_clock.h"
@@ -18,8 +19,10 @@ class StatisticsSum {
   void begin() { in_piece_ = false; }
   // `counts` false: takes part and adds nothing.
   task::Collective* begin_piece(bool counts);
-  // What is left of this piece's sums, with zeros. Throws OutOfMemoryError when no piece was ever whole here.
-  void keep_company();
+  void end_forward() { forward_sums_ = now_.size(); }
+  // What is left of this piece's sums, with zeros; `between`: when those of forward are over. Throws OutOfMemoryError
+  // when no piece was ever whole here.
+  void keep_company(const std::function<void()>& between);
 
  private:
   class Part : public task::Collective {
@@ -40,6 +43,7 @@ class StatisticsSum {
   measure::StepClock& clock_;
   Part counted_, silent_;
   std::vector<int64_t> now_, whole_;  // sizes of the sums of this piece so far, and of a whole one
+  size_t forward_sums_ = 0;
   bool in_piece_ = false;
 };
 

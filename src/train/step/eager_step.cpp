@@ -124,6 +124,7 @@ task::Loss EagerStep::forward(const task::Batch& batch, bool counts) {
     loss = task_.loss(batch, context);
     check_loss(loss);
   }
+  if (sync_ != nullptr) sync_->end_forward();
   auto& updates = context.batch_norm_updates();
   // Statistics of a stand-in are of no one; where they span ranks they are the others', and apply here too.
   if (!counts && context.collective == nullptr)
@@ -153,16 +154,20 @@ void EagerStep::take_part() {
     add_on_device(loss);
 }
 
-// The others are on their way through this piece: first they agree on the reference, then they meet in its layers, at
-// last in the gradients.
+// The others are on their way through this piece: they meet in its layers, agree on the reference after the first
+// forward, and meet in the layers again and in the gradients.
 void EagerStep::skip(bool last) {
-  if (reference_ == 0.0 && !reference_tensor_.defined()) {
+  const auto agree_on_reference = [&] {
+    if (reference_ != 0.0 || reference_tensor_.defined()) return;
     if (device_.is_cpu())
       reference_ = agreement_.reference_weight(0.0, pass_.expected_pieces);
     else
       reference_tensor_ = agreement_.reference_weight(torch::zeros({}, device_), pass_.expected_pieces);
-  }
-  if (sync_ != nullptr) sync_->keep_company(last);
+  };
+  if (sync_ != nullptr)
+    sync_->keep_company(last, agree_on_reference);
+  else
+    agree_on_reference();
 }
 
 void EagerStep::add(const task::Batch& piece, bool last) {
