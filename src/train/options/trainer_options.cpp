@@ -219,11 +219,6 @@ config::Table<StrategyConfig> StrategyConfig::fields() {
       .effect(config::Effect::Nothing)
       .same_run();
   table
-      .add("static_graph", &T::static_graph,
-           "Accepted; changes nothing: a step never looks through the graph for parameters that take no part.")
-      .effect(config::Effect::Nothing)
-      .same_run();
-  table
       .add("find_unused_parameters", &T::find_unused_parameters,
            "A parameter that no rank used in a step is left alone by the optimiser; else its gradient counts as zero.")
       .effect(config::Effect::Nothing)
@@ -252,6 +247,8 @@ config::Table<StrategyConfig> StrategyConfig::fields() {
       .same_run();
   table.add("rendezvous_timeout", &T::rendezvous_timeout, "How long ranks wait for each other at the start.")
       .same_run();
+  table.accept("static_graph", {"true", "false", "yes", "no"},
+               "a step never looks through the graph for parameters that take no part");
   return table;
 }
 
@@ -265,7 +262,7 @@ config::Table<TrainerConfig> TrainerConfig::fields() {
   add_cadence_rows(table);
   table.accept("logger", {"false", "true", "null"},
                "redline writes its own record; exp_manager decides about TensorBoard and CSV");
-  table.accept("enable_checkpointing", {"true", "false"},
+  table.accept("enable_checkpointing", {"true", "false", "yes", "no"},
                "exp_manager.create_checkpoint_callback says whether checkpoints are saved");
   table.accept("callbacks", {"null", "[]"}, "there are no Python callbacks");
   table.accept("profiler", {"null"}, "use `redline doctor` or --trace");

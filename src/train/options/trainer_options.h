@@ -17,7 +17,7 @@ namespace redline::train {
 // Lightning's `strategy: ddp` or `strategy: {_target_: …DDPStrategy, …}`.
 struct StrategyConfig {
   std::string name = "auto";
-  bool gradient_as_bucket_view = true, static_graph = false, find_unused_parameters = false;
+  bool gradient_as_bucket_view = true, find_unused_parameters = false;
   double bucket_cap_mb = 25.0;
   std::string compression = "none", process_group_backend = "auto";
   std::string timeout = "30m", peer_timeout = "60s", rendezvous_timeout = "5m";
