@@ -262,7 +262,7 @@ config::Table<TrainerConfig> TrainerConfig::fields() {
   add_cadence_rows(table);
   table.accept("logger", {"false", "true", "null"},
                "redline writes its own record; exp_manager decides about TensorBoard and CSV");
-  table.accept("enable_checkpointing", {"true", "false", "yes", "no"},
+  table.accept("enable_checkpointing", {"true", "false"},
                "exp_manager.create_checkpoint_callback says whether checkpoints are saved");
   table.accept("callbacks", {"null", "[]"}, "there are no Python callbacks");
   table.accept("profiler", {"null"}, "use `redline doctor` or --trace");
