@@ -52,7 +52,9 @@ c10::intrusive_ptr<c10d::Store> open_store(const Launch& launch, double seconds)
 
 void check_token(c10d::Store& store, const Launch& launch, const std::string& job) {
   const std::string mine = fmt::format("{} of {} ranks, job {}", launch.by, launch.ranks.world, job);
-  const std::string theirs = store.compareSet("token", "", mine);
+  // Rank 0's is the one that counts: a stranger leaves, and the job goes on waiting for its own.
+  if (launch.ranks.rank == 0) store.set("token", mine);
+  const std::string theirs = store.get_to_str("token");
   if (theirs != mine)
     throw ConfigError(fmt::format(
         "Rank {} belongs to another job than those it met at {}:{} (here: {}; there: {}). Two jobs need two ports "
