@@ -15,13 +15,14 @@ struct SplitSettings {
   int64_t micro_batch_size = 0;  // rows per rank; 0 = as many micro-batches as a step has groups
   // The task looks across the batch (batch statistics): rows stay in their groups, in the order drawn.
   bool keep_groups = false;
-  // And its layers look across ranks: each rank takes its share of every group, so that together they see one.
-  bool across_ranks = false;
   // Groups are bounded by padded length: rows stay in their groups (another cut could exceed the bound), sorted by
   // length.
   bool bounded_groups = false;
   // A transform mixes the samples of a group: a rank that owns one row reads the whole group.
   bool mixes_groups = false;
+  // With keep_groups: layers look across ranks too, so each rank takes its share of every group and together they see
+  // one.
+  bool across_ranks = false;
 };
 
 // What one rank does in one step.
