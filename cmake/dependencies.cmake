@@ -40,6 +40,7 @@ find_package(PNG REQUIRED)
 find_path(RAPIDJSON_INCLUDE rapidjson/reader.h REQUIRED)  # headers only
 add_library(redline_rapidjson INTERFACE)
 target_include_directories(redline_rapidjson SYSTEM INTERFACE ${RAPIDJSON_INCLUDE})
+find_path(GLOO_INCLUDE gloo/transport/device.h REQUIRED)  # headers only: the library is inside LibTorch
 find_path(XXHASH_INCLUDE xxhash.h REQUIRED)  # headers only: the hash is compiled in (XXH_INLINE_ALL)
 # libarrow exports an OpenSSL of its own, and the first of two libraries that define a name serves both. So ours is linked in
 # and kept out of the program's exported symbols (tests/python/test_symbols.py).

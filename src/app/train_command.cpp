@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/log.h"
+#include "core/log_prefix.h"
 #include "core/strings.h"
 #include "device/machine.h"
 #include "device/profile.h"
@@ -55,6 +56,22 @@ tune::TuneResult tune_first(const task::Registry& registry, const config::Reques
   return result;
 }
 
+constexpr double kGraceSeconds = 20;
+
+// What this process was started with, less its name.
+std::vector<std::string> own_words() {
+  std::vector<std::string> words = split(read_file("/proc/self/cmdline", size_t{16} << 20), '\0');
+  if (!words.empty() && words.back().empty()) words.pop_back();
+  words.erase(words.begin());
+  return words;
+}
+
+// What all ranks would say at the start, rank 0 says.
+void speak_as_rank(int rank, const Globals& globals) {
+  set_log_prefix(fmt::format("[rank {}] ", rank));
+  if (globals.verbose == 0) set_log_level(LogLevel::Error);
+}
+
 void run_train(const TrainArguments& arguments, const CLI::App& command, const Globals& globals) {
   // From the first moment on: a scheduler that takes its machine back while a job starts gets the same answer as later.
   std::optional<train::SignalScope> signals;
@@ -62,14 +79,21 @@ void run_train(const TrainArguments& arguments, const CLI::App& command, const G
   task::Registry registry;
   models::register_all(registry);
   MachineFacts machine = device::read_machine_facts();
+  const train::Launch launch = train::read_launch();
+  machine.ranks = launch.ranks;
+  if (!machine.ranks.writes()) speak_as_rank(machine.ranks.rank, globals);
   device::load_profile(machine);  // for the record and flops_share; what runs does not depend on it
   config::RequestSource source = arguments.config.source(command);
   std::optional<tune::TuneResult> tuned;
   if (!arguments.tune_budget.empty()) {
+    if (!launch.by.empty())
+      throw ConfigError(
+          "--tune measures in one process: tune first (redline tune), then train the tuned recipe with several ranks.");
     tuned = tune_first(registry, source, arguments);
     source = tuned_source(std::move(source), *tuned);
   }
   const auto job = train::Job::read(registry, source, machine);
+  if ((arguments.print_config || arguments.dry_run) && !machine.ranks.writes()) return;  // rank 0 answers for all
   if (arguments.print_config) {
     fmt::print("{}", globals.json ? job->resolved().dump_json() : job->resolved().dump_yaml());
     return;
@@ -82,14 +106,22 @@ void run_train(const TrainArguments& arguments, const CLI::App& command, const G
       for (const std::string& line : lines) fmt::print("{}\n", printable(line));
     return;
   }
+  if (const int ranks = train::ranks_to_start(*job, launch); ranks > 1) {
+    if (tuned)
+      throw ConfigError(
+          "--tune measures in one process: tune first (redline tune), then train the tuned recipe with several ranks.");
+    log_info(fmt::format("trainer.devices {}: starting {} ranks.", job->trainer().devices.value(), ranks));
+    throw ExitWith{train::launch_ranks(ranks, own_words(), kGraceSeconds)};
+  }
   train::stop_before_start();
   train::RunOptions options;
   options.start_afresh = arguments.start_afresh;
+  options.launch = launch;
   if (!arguments.trace.empty()) options.trace = measure::parse_step_range(arguments.trace);
   const train::RunSummary summary = train::run_training(*job, options);
   // Beside the record, so that `redline report` shows what tuning found.
   if (tuned) write_file_atomic(summary.directory / "tune_card.json", measure::tune_card_to_json(tuned->card));
-  if (globals.json) fmt::print("{}\n", json_text(summary_json(summary), 1));
+  if (globals.json && machine.ranks.writes()) fmt::print("{}\n", json_text(summary_json(summary), 1));
 }
 
 }  // namespace

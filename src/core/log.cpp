@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 
+#include "core/log_prefix.h"
 #include "core/strings.h"
 #include "core/time.h"
 
@@ -21,7 +22,8 @@ struct Logger {
   std::atomic<LogLevel> level{LogLevel::Info};
   std::atomic<LogFormat> format{LogFormat::Text};
   std::atomic<bool> color{false};
-  std::mutex mutex;  // guards what follows, and the order of lines
+  std::string prefix;  // set before there are threads
+  std::mutex mutex;    // guards what follows, and the order of lines
   void (*before)() = nullptr;
   void (*after)() = nullptr;
   std::set<std::string, std::less<>> said_once;
@@ -72,7 +74,9 @@ void write_whole(const std::string& line) {
 void log_at(LogLevel level, std::string_view message) {
   Logger& log = logger();
   if (level < log.level.load(std::memory_order_relaxed)) return;
-  const std::string line = log_line(level, message, log.format, log.color);
+  const std::string line = log.prefix.empty()
+                               ? log_line(level, message, log.format, log.color)
+                               : log_line(level, log.prefix + std::string(message), log.format, log.color);
   const std::lock_guard lock(log.mutex);
   if (log.before != nullptr) log.before();
   write_whole(line);
@@ -84,6 +88,7 @@ void log_at(LogLevel level, std::string_view message) {
 void set_log_level(LogLevel lowest) { logger().level = lowest; }
 void set_log_format(LogFormat format) { logger().format = format; }
 void set_log_color(bool on) { logger().color = on; }
+void set_log_prefix(std::string_view prefix) { logger().prefix = prefix; }
 LogLevel log_level() { return logger().level; }
 
 LogFormat log_format() { return logger().format; }

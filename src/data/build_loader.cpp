@@ -148,6 +148,7 @@ SplitSettings split_settings(const DatasetConfig& config, const TaskNeeds& needs
   const int64_t micro = config.micro_batch_size.value();
   split.micro_batch_size = micro == config.batch_size.value() ? 0 : micro;
   split.keep_groups = needs.batch_statistics;
+  split.across_ranks = needs.batch_statistics && needs.statistics_across_ranks;
   split.bounded_groups = plan.group_length > 0.0;
   split.mixes_groups = needs.kind->group_transform(config, needs) != nullptr;
   return split;

@@ -32,7 +32,8 @@ struct TaskNeeds {
   std::shared_ptr<const SampleTransform> sample_transform;  // after the kind's own
   std::shared_ptr<const GroupTransform> group_transform;
   bool batch_statistics = false;
-  bool channels_last = false;  // pictures are written as the device's convolutions read them
+  bool statistics_across_ranks = false;  // and they are of all ranks together
+  bool channels_last = false;            // pictures are written as the device's convolutions read them
 
   // Mix groups (batches of batch_size) per optimiser step, over all ranks: accumulate_grad_batches times whatever the
   // trainer counts for ranks. Ranks only split a step.

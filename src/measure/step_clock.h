@@ -4,6 +4,7 @@
 // scopes.
 #pragma once
 
+#include <atomic>
 #include <utility>
 
 #include "core/time.h"
@@ -21,7 +22,7 @@ class StepClock {
     if (idle_forgotten_) {
       times_.fill(0);
       mark_ns_ = now_ns();
-      current_ = Phase::Other;
+      current_.store(Phase::Other, std::memory_order_relaxed);
       idle_forgotten_ = false;
       begin_ns_ = mark_ns_;
     } else {
@@ -57,14 +58,17 @@ class StepClock {
   // Charges the time since the last switch to the current phase and makes `phase` current; returns the one that was.
   Phase switch_to(Phase phase) {
     ++switches_;
-    if (!timed_ && !comes_now_and_then(phase) && !comes_now_and_then(current_)) return std::exchange(current_, phase);
+    const Phase was = current();
+    current_.store(phase, std::memory_order_relaxed);
+    if (!timed_ && !comes_now_and_then(phase) && !comes_now_and_then(was)) return was;
     const int64_t now = now_ns();
-    const Phase spent = timed_ || comes_now_and_then(current_) ? current_ : Phase::Other;
+    const Phase spent = timed_ || comes_now_and_then(was) ? was : Phase::Other;
     times_[static_cast<size_t>(spent)] += now - mark_ns_;
     if (spans_ != nullptr) spans_->add(spent, mark_ns_, now);
     mark_ns_ = now;
-    return std::exchange(current_, phase);
+    return was;
   }
+  Phase current() const { return current_.load(std::memory_order_relaxed); }  // any thread may ask
 
   // Also keeps each phase's begin and end, until called with null. `spans` must outlive that.
   void trace_to(SpanLog* spans) { spans_ = spans; }
@@ -77,7 +81,7 @@ class StepClock {
   PhaseTimes times_{}, finished_{};
   int64_t begin_ns_ = 0, mark_ns_ = 0, end_ns_ = 0;
   SpanLog* spans_ = nullptr;
-  Phase current_ = Phase::Other;
+  std::atomic<Phase> current_{Phase::Other};
   bool idle_forgotten_ = true, timed_ = true;
   int64_t every_ = 1, untimed_ = 0, switches_ = 0;
 };

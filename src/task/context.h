@@ -74,6 +74,9 @@ class Context {
   std::map<std::string, torch::Tensor>& outputs() { return outputs_; }
 
   Collective* collective = nullptr;
+  // False: a sample in place of none, so that this rank takes part in what ranks do together. A task takes no note of
+  // it.
+  bool counts = true;
   torch::Device device = torch::kCPU;  // where uniform and normal put their draws
 
  private:

@@ -110,6 +110,10 @@ class Task {
   virtual void begin_attempt() {}
   // Called after a committed step (KL schedules and the like advance here, never in loss()).
   virtual void committed(int64_t step) { (void)step; }
+  // What committed() will look at of this step, as sums over its samples: those of several ranks are added in between.
+  // As many on every rank.
+  virtual std::vector<double> step_sums() const { return {}; }
+  virtual void set_step_sums(const std::vector<double>& sums) { static_cast<void>(sums); }
   // Task state beyond parameters and buffers, for checkpoints.
   virtual std::string state_json() const { return "{}"; }
   virtual void load_state_json(const std::string&) {}

@@ -103,18 +103,8 @@ void Job::resolve(const JobOptions& options) {
   if (threads_were_auto_) trainer_.intra_op_threads.set(machine_.cpus_of_rank());
   resolve_precision(options);
   if (trainer_.gpu_ids && device().is_cpu()) log_info("--gpu-ids has no effect: this run is on the CPU.");
-  if (trainer_.devices.value() == "-1" && device().is_cpu())
+  if (trainer_.devices.value() == "-1" && device().is_cpu() && machine_.ranks.world == 1)
     log_info("trainer.devices -1: there is no GPU, so one process on the CPU.");
-  else if (const std::string& devices = trainer_.devices.value(); devices != "-1" && devices != "1")
-    log_warning(fmt::format("trainer.devices {}, strategy {}: there are no ranks yet; the job runs as one process.",
-                            devices, trainer_.strategy.name));
-  if (trainer_.num_nodes > 1)
-    log_warning(
-        fmt::format("trainer.num_nodes {}: there are no ranks yet; the job runs as one process on this machine.",
-                    trainer_.num_nodes));
-  if (const std::string rows = trainer_.rows_for_ranks(); !rows.empty())
-    log_info(fmt::format(
-        "{}: how several ranks work together; the job runs as one process, where this changes nothing.", rows));
   const auto resolve_data = [&](data::DatasetConfig& dataset) {
     dataset.resolve(machine_, root_.seed);
     if (dataset.given()) dataset.check();
@@ -143,8 +133,11 @@ torch::Device Job::device() const {
   if (gpu && !machine_.has_cuda)
     throw DeviceError("trainer.accelerator asks for a GPU, but LibTorch sees none; use accelerator: cpu or auto.");
   if (!gpu) return torch::kCPU;
-  int64_t index = 0;
-  if (trainer_.gpu_ids) index = parse_int(split(*trainer_.gpu_ids, ',')[0]).value_or(0);
+  int64_t index = machine_.ranks.local_rank;
+  if (trainer_.gpu_ids) {
+    const std::vector<std::string> ids = split(*trainer_.gpu_ids, ',');
+    index = parse_int(ids[static_cast<size_t>(index) % ids.size()]).value_or(0);
+  }
   return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
 
@@ -201,6 +194,7 @@ data::TaskNeeds Job::task_needs(const task::Task& task, Part part) const {
   needs.channels_last = channels_last(task);
   needs.rank = machine_.ranks.rank;
   needs.world = machine_.ranks.world;
+  needs.statistics_across_ranks = trainer_.sync_batchnorm;
   needs.accumulate = part == Part::Train ? trainer_.accumulate_grad_batches : 1;
   return needs;
 }

@@ -17,13 +17,14 @@
 #include "train/diff.h"
 #include "train/job/summary.h"
 #include "train/loop/trainer.h"
+#include "train/ranks/ranks.h"
 #include "train/run/rescue.h"
 #include "train/run/run_observer.h"
 #include "train/run/run_place.h"
+#include "train/run/run_start.h"
 #include "train/run/run_state.h"
 #include "train/signals.h"
 #include "train/step/batches.h"
-#include "train/weights.h"
 
 namespace redline::train {
 
@@ -111,25 +112,14 @@ void set_aside_later_ones(CheckpointStore& store, const LoadedCheckpoint& asked)
     store.set_aside_after(asked.info.step);
 }
 
-// What the first start resolved from its machine stays, so that the run continues bit by bit.
-void take_resolved_values(Job& job, const LoopState& state) {
-  if (job.threads_were_auto() && state.intra_op_threads > 0) {
-    job.set_intra_op_threads(state.intra_op_threads);
-    if (state.intra_op_threads > job.machine().cpus_of_rank())
-      log_warning(fmt::format(
-          "The run was started with {} intra-op threads and keeps them, but this process may use {} cores: threads "
-          "will wait for each other. trainer.intra_op_threads={} avoids that; the run then continues within rounding.",
-          state.intra_op_threads, job.machine().cpus_of_rank(), job.machine().cpus_of_rank()));
-  }
-  if (job.precision_was_chosen()) job.set_precision(state.precision_name);
-}
-
 // What the run had before this start; empty where that is not known.
 std::string config_of(const std::filesystem::path& run) {
   constexpr size_t kMostBytes = size_t{16} << 20;
-  std::error_code code;
-  const std::filesystem::path file = run / "config.resolved.yaml";
-  return std::filesystem::exists(file, code) ? read_file(file, kMostBytes) : "";
+  try {
+    return read_file(run / "config.resolved.yaml", kMostBytes);
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 std::string changed_settings(const std::string& before, const Job& job) {
@@ -165,15 +155,6 @@ void say_what_differs(const Job& job, const LoopState& state, const std::string&
         state.numerics, device::numerics_fingerprint()));
 }
 
-void load_initial_weights(const Job& job, task::Task& task) {
-  if (!job.root().load_from) return;
-  const WeightsReport report = load_weights(task.module(), read_weights(*job.root().load_from));
-  if (report.loaded.empty() || (job.root().load_strict && !report.complete()))
-    throw CheckpointError(
-        fmt::format("The weights in {} do not fit this model: {}.", *job.root().load_from, report.text(64)));
-  log_info(fmt::format("Weights from {}: {}.", *job.root().load_from, report.text(64)));
-}
-
 void say_start(const Job& job, const task::Task& task, const Trainer& trainer, const LoopSettings& settings,
                const std::filesystem::path& directory) {
   const ModelSize size = model_size(const_cast<task::Task&>(task).module());
@@ -186,6 +167,12 @@ void say_start(const Job& job, const task::Task& task, const Trainer& trainer, c
                        job.train_ds().batch_size.value() * job.trainer().accumulate_grad_batches,
                        trainer.steps_per_epoch(), settings.cadence.log_every_n_steps,
                        validation_words(settings.cadence, trainer.steps_per_epoch())));
+  if (const RankFacts& ranks = job.machine().ranks; ranks.world > 1)
+    log_info(
+        fmt::format("{} ranks share each batch; gradients go in buckets of {} MiB{}{}.", ranks.world,
+                    job.trainer().strategy.bucket_cap_mb,
+                    job.trainer().strategy.compression == "none" ? "" : ", as " + job.trainer().strategy.compression,
+                    job.trainer().sync_batchnorm ? ", BatchNorm spans ranks" : ""));
   log_info(fmt::format("Run directory {}.", directory.string()));
   if (!job.trainer().enable_model_summary) return;
   for (const std::string& line : split("Model:\n" + model_summary(const_cast<task::Task&>(task).module()), '\n'))
@@ -222,9 +209,6 @@ int64_t total_steps(const LoopSettings& s, int64_t steps_per_epoch) {
     total = s.cadence.max_epochs * steps_per_epoch;
   return total;
 }
-
-// Of what the host has left, this rank's share.
-int64_t available_bytes(const Job& job) { return device::system_available_bytes() / job.machine().ranks.per_host; }
 
 void limit_memory(const Job& job) {
   device::memory::install();
@@ -283,7 +267,8 @@ void say_continuing(const RunPlace& place, const std::optional<LoadedCheckpoint>
   log_info(fmt::format("Continuing {} ({}); --new-run starts another.", place.directory().string(), where));
 }
 
-RunSummary run_job(Job& job, const RunOptions& options) {
+// `ranks` null: one process. With several this is rank 0, which writes for all.
+RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   const ExpManagerConfig& exp = job.exp_manager();
   RunSummary summary;
   const SignalScope signals;
@@ -298,6 +283,7 @@ RunSummary run_job(Job& job, const RunOptions& options) {
   stop_before_start();
   Beginning begin = find_beginning(exp, place, options);
   const std::optional<LoadedCheckpoint>& loaded = begin.loaded;
+  if (ranks != nullptr) ranks->announce({summary.directory.string(), loaded ? loaded->info.path.string() : ""});
   if (!loaded) load_initial_weights(job, *task);
   say_continuing(place, loaded);
   if (loaded) take_resolved_values(job, LoopState::from_json(loaded->state.state_json));
@@ -307,7 +293,7 @@ RunSummary run_job(Job& job, const RunOptions& options) {
   settings.plot_directory = (summary.directory / "plots").string();
   if (settings.device.is_cpu()) settings.process_bytes = available_bytes(job) + device::process_rss_bytes();
   device::CopyStream stream(settings.device.str());
-  Trainer trainer({*task, *train, validation.get(), nullptr, nullptr, &stream}, settings);
+  Trainer trainer({*task, *train, validation.get(), nullptr, nullptr, &stream, agreement_of(ranks)}, settings);
   if (loaded) trainer.load(loaded->state);
 
   measure::RunWriter writer(summary.directory, /*resume=*/!exp.never_resumes(), metric_table(*task), place.keep());
@@ -344,6 +330,7 @@ RunSummary run_job(Job& job, const RunOptions& options) {
   observer.watch(trainer.clock());
   observer.config(job.resolved().dump_yaml());
   trainer.attach(store.get(), &observer);
+  const RanksInLoop together(ranks, trainer, writer);
   if (loaded) {
     summary.started_at_step = trainer.position().step;
     say_what_differs(job, trainer.position(), config_before);
@@ -365,6 +352,7 @@ RunSummary run_job(Job& job, const RunOptions& options) {
     rescue_if_moved();
     throw;
   }
+  if (ranks != nullptr) ranks->done();
   observer.finish();
   rescue_if_moved();
   say_end(summary.fit, summary.started_at_step, summary.directory);
@@ -393,7 +381,10 @@ RunSummary run_job(Job& job, const RunOptions& options) {
 
 RunSummary run_training(Job& job, const RunOptions& options) {
   try {
-    return run_job(job, options);
+    if (options.launch.alone()) return run_job(job, options, nullptr);
+    return run_with_ranks(job, options.launch, [&](Ranks& ranks) {
+      return ranks.first() ? run_job(job, options, &ranks) : follow_job(job, ranks);
+    });
   } catch (const c10::OutOfMemoryError& error) {
     throw_outside_a_step(error);
   }

@@ -7,6 +7,7 @@
 
 #include "measure/trace.h"
 #include "train/job.h"
+#include "train/launch.h"
 #include "train/loop/fit_result.h"
 
 namespace redline::train {
@@ -15,6 +16,7 @@ struct RunOptions {
   // A run whose checkpoints can all not be used begins at step 0 and keeps them under another name; refused without.
   bool start_afresh = false;
   std::optional<measure::StepRange> trace;
+  Launch launch;  // alone, or one of several ranks, of which rank 0 writes
 };
 
 struct RunSummary {

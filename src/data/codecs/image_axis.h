@@ -17,15 +17,14 @@ struct ResizeAxis {
   std::vector<double> weights;  // [out_size][max_count], summing to 1
 };
 
-// Input interval [begin, end) of an axis of in_size pixels becomes out_size pixels; `reverse` gives them back to front.
-ResizeAxis make_axis(int32_t in_size, float begin, float end, int32_t out_size, ResizeFilter filter,
-                     bool reverse = false);
+// Columns and rows of a resize of a picture of this size.
+struct ResizeAxes {
+  ResizeAxis columns, rows;
+};
+ResizeAxes make_axes(const RgbView& source, const ResizeRequest& request);
 
 // The weights as Pillow multiplies by them: whole numbers with so many bits behind the point.
 inline constexpr int kPrecisionBits = 32 - 8 - 2;
 std::vector<int32_t> fixed_weights(const ResizeAxis& axis);
-
-// Box or whole picture, checked against the picture.
-CropBox checked_box(const RgbView& source, const ResizeRequest& request);
 
 }  // namespace redline::data::codecs

@@ -15,11 +15,7 @@ uint8_t clip8(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kPrec
 }  // namespace
 
 Array resize(const RgbView& source, const ResizeRequest& request) {
-  const CropBox box = codecs::checked_box(source, request);
-  const auto columns = codecs::make_axis(source.width, static_cast<float>(box.x0), static_cast<float>(box.x1),
-                                         request.width, request.filter, request.flip_horizontal);
-  const auto rows = codecs::make_axis(source.height, static_cast<float>(box.y0), static_cast<float>(box.y1),
-                                      request.height, request.filter);
+  const auto [columns, rows] = codecs::make_axes(source, request);
   const auto column_weights = codecs::fixed_weights(columns), row_weights = codecs::fixed_weights(rows);
 
   const auto wide = static_cast<size_t>(request.width) * 3;

@@ -205,11 +205,7 @@ void normalize_row(const uint8_t* row, int64_t readable, int32_t width, const Sc
 // Runs both passes and hands each output row (readable a little beyond its end) to `emit(y, row)`.
 template <class Emit>
 void resize_rows(const RgbView& source, const ResizeRequest& request, const Emit& emit) {
-  const CropBox box = codecs::checked_box(source, request);
-  const auto columns = codecs::make_axis(source.width, static_cast<float>(box.x0), static_cast<float>(box.x1),
-                                         request.width, request.filter, request.flip_horizontal);
-  const auto rows = codecs::make_axis(source.height, static_cast<float>(box.y0), static_cast<float>(box.y1),
-                                      request.height, request.filter);
+  const auto [columns, rows] = codecs::make_axes(source, request);
   const PackedAxis packed_columns = pack_axis(columns, 4), packed_rows = pack_axis(rows, 2);
 
   const int32_t top = rows.first.front();

@@ -19,11 +19,18 @@ struct CropBox {
   double x0 = 0, y0 = 0, x1 = 0, y1 = 0;
 };
 
+// The part of a whole resize that is wanted: the picture made full_width x full_height, of that the result's size from
+// (x, y). A box of the same part has fractions, which are rounded otherwise.
+struct ResizeWindow {
+  int32_t full_width = 0, full_height = 0, x = 0, y = 0;
+};
+
 struct ResizeRequest {
   int32_t width = 0, height = 0;              // of the result
   std::optional<CropBox> box = std::nullopt;  // nullopt: the whole picture
   ResizeFilter filter = ResizeFilter::Bicubic;
-  bool flip_horizontal = false;  // after the resize
+  bool flip_horizontal = false;                       // after the resize
+  std::optional<ResizeWindow> window = std::nullopt;  // what the box is, to the last bit; without it the box counts
 };
 
 // (value / 255 - mean) / stddev per channel.

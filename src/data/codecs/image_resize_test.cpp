@@ -43,6 +43,22 @@ TEST(Resize, FastPathIsPillowBitForBit) {
   }
 }
 
+// A window is the whole resize, cut: the same bits, which a box with fractions would miss here and there.
+TEST(Resize, AWindowIsAPartOfTheWholeResize) {
+  const Array source = noise_image(83, 61, 5);
+  ResizeRequest whole;
+  whole.width = 50, whole.height = 67;
+  const Array all = reference::resize(rgb_view(source), whole);
+  const Array wanted = crop_rgb(rgb_view(all), 9, 13, 31, 42);
+  ResizeRequest part;
+  part.width = 31, part.height = 42;
+  part.window = ResizeWindow{50, 67, 9, 13};
+  const std::string bytes(reinterpret_cast<const char*>(wanted.data()), wanted.num_bytes());
+  EXPECT_EQ(difference(resize_rgb(rgb_view(source), part), bytes).max, 0);
+  part.window->x = 10;
+  EXPECT_GT(difference(resize_rgb(rgb_view(source), part), bytes).max, 0);
+}
+
 TEST(Resize, FastPathEqualsReferenceOnNoise) {
   KeyedStream draw(3, 0, 0, 0);
   for (int round = 0; round < 60; ++round) {

@@ -57,23 +57,28 @@ std::string ImageSettings::fingerprint() const {
   return text;
 }
 
+// timm and torchvision resize the shorter side to floor(size / fraction), the other to a whole number too, and cut at
+// whole pixels.
+std::optional<ResizeWindow> center_window(const ImageSettings& s, int32_t width, int32_t height) {
+  const double side = std::floor(std::min(s.width, s.height) / s.center_fraction),
+               other = std::floor(side * std::max(width, height) / std::min(width, height));
+  const double to_w = width <= height ? side : other, to_h = width <= height ? other : side;
+  constexpr double kMost = 1 << 30;
+  if (to_w < s.width || to_h < s.height || to_w > kMost || to_h > kMost) return std::nullopt;
+  return ResizeWindow{static_cast<int32_t>(to_w), static_cast<int32_t>(to_h),
+                      static_cast<int32_t>(std::nearbyint((to_w - s.width) / 2)),
+                      static_cast<int32_t>(std::nearbyint((to_h - s.height) / 2))};
+}
+
 CropBox draw_crop(const ImageSettings& s, int32_t width, int32_t height, KeyedStream& stream) {
   const double w = width, h = height;
   if (s.crop == ImageCrop::None) return {0, 0, w, h};
   if (s.crop == ImageCrop::Center) {
-    // timm and torchvision resize the shorter side to floor(size / fraction), the other to a whole number too, and cut
-    // at whole pixels. A resize of the box that this leaves gives the same pixels without making the rest.
-    const double side = std::floor(std::min(s.width, s.height) / s.center_fraction),
-                 other = std::floor(side * std::max(w, h) / std::min(w, h));
-    const double to_w = w <= h ? side : other, to_h = w <= h ? other : side;
-    const auto cut = [](double from, double to, int32_t wanted) {
-      const double least = std::min(static_cast<double>(wanted), to);
-      const double begin = std::nearbyint((to - least) / 2), scale = from / to;
-      return std::pair(begin * scale, std::min(from, (begin + least) * scale));
-    };
-    const auto [x0, x1] = cut(w, to_w, s.width);
-    const auto [y0, y1] = cut(h, to_h, s.height);
-    return {x0, y0, x1, y1};
+    const auto window = center_window(s, width, height);
+    if (!window) return {0, 0, w, h};  // sides too far apart to be cut out of each other
+    const double scale_x = w / window->full_width, scale_y = h / window->full_height;
+    return {window->x * scale_x, window->y * scale_y, std::min(w, (window->x + s.width) * scale_x),
+            std::min(h, (window->y + s.height) * scale_y)};
   }
   for (int attempt = 0; attempt < 10; ++attempt) {
     const double area = w * h * stream.uniform(s.min_scale, s.max_scale);
@@ -116,6 +121,8 @@ PrepareImage::Drawn PrepareImage::draw(const Sample& sample, const DrawKey& key)
   drawn.request.resize =
       ResizeRequest{settings_.width, settings_.height, draw_crop(settings_, info.width, info.height, stream),
                     settings_.filter, settings_.flip_chance > 0.0 && stream.uniform() < settings_.flip_chance};
+  if (settings_.crop == ImageCrop::Center)
+    drawn.request.resize->window = center_window(settings_, info.width, info.height);
   if (settings_.max_degrees > 0.0) drawn.degrees = stream.uniform(-settings_.max_degrees, settings_.max_degrees);
   return drawn;
 }

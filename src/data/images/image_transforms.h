@@ -104,7 +104,9 @@ class NormalizeImage : public SampleTransform {
 };
 
 // The box a picture is cut to. RandomResized as torchvision draws it: ten tries of area and ratio, then the centre.
-// Center is torchvision's Resize and CenterCrop in one: the box that those leave, in pixels of the picture.
+// Center is torchvision's Resize and CenterCrop in one: the box that those leave, in pixels of the picture, and the
+// window that makes their very pixels; none where the resized picture is smaller than the result.
+std::optional<ResizeWindow> center_window(const ImageSettings& settings, int32_t width, int32_t height);
 CropBox draw_crop(const ImageSettings& settings, int32_t width, int32_t height, KeyedStream& stream);
 
 }  // namespace redline::data

@@ -107,7 +107,8 @@ StepSplit split_step(const EpochPlan& plan, int64_t step, const SplitSettings& s
   const size_t num_groups = plan.step(step).size();
   const bool within_groups = settings.keep_groups || settings.bounded_groups;
   // Whole groups per rank where they divide evenly: nothing is read twice and a group stays one micro-batch.
-  const bool deal_groups = (within_groups || settings.mixes_groups) && num_groups % world == 0;
+  const bool deal_groups =
+      (within_groups || settings.mixes_groups) && num_groups % world == 0 && !settings.across_ranks;
   const StepView view = deal_groups ? view_step(plan, step, rank, world) : view_step(plan, step, 0, 1);
   if (deal_groups) rank = 0, world = 1;
 

@@ -20,6 +20,9 @@ struct SplitSettings {
   bool bounded_groups = false;
   // A transform mixes the samples of a group: a rank that owns one row reads the whole group.
   bool mixes_groups = false;
+  // With keep_groups: layers look across ranks too, so each rank takes its share of every group and together they see
+  // one.
+  bool across_ranks = false;
 };
 
 // What one rank does in one step.

@@ -114,6 +114,27 @@ TEST(StepSplit, BatchStatisticsKeepGroupsAsDrawn) {
   EXPECT_EQ(rows_of(second, 0), std::vector<uint32_t>(group.begin(), group.end()));
 }
 
+TEST(StepSplit, RanksWhoseStatisticsSpanThemShareEveryGroup) {
+  const auto plan = split_plan(24, 5, 2);
+  for (const bool across : {true, false}) {
+    std::vector<StepSplit> ranks;
+    for (int rank = 0; rank < 2; ++rank)
+      ranks.push_back(
+          split_step(*plan, 0, {.rank = rank, .world = 2, .keep_groups = true, .across_ranks = across}, split_length));
+    const size_t groups = plan->step(0).size();
+    ASSERT_EQ(groups, 2u);
+    ASSERT_EQ(ranks[0].num_micro_batches(), across ? groups : 1u) << "else each rank has a whole group";
+    if (!across) continue;
+    for (size_t g = 0; g < groups; ++g) {
+      std::vector<uint32_t> together = rows_of(ranks[0], g);
+      const std::vector<uint32_t> second = rows_of(ranks[1], g);
+      together.insert(together.end(), second.begin(), second.end());
+      const auto group = plan->of(plan->step(0)[g]);
+      EXPECT_EQ(together, std::vector<uint32_t>(group.begin(), group.end()));
+    }
+  }
+}
+
 TEST(StepSplit, MixingRanksReadWholeGroupsOnlyWhereTheyMust) {
   const auto plan = split_plan(64, 8, 2);
   const StepSplit even = split_step(*plan, 0, {0, 2, 0, false, false, true}, split_length);

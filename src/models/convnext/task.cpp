@@ -55,10 +55,10 @@ class ConvNeXtTask : public task::Task {
     torch::Tensor logits;
     const torch::Tensor embedding = compared(encoded.embedding_NE);
     const MeanLoss mean = mean_loss(embedding, targets, labels, logits);
-    if (ctx.training())
-      store_->stage(embedding, labels, batch.sample_ids, mixed ? batch.at("mixed_shares") : torch::Tensor());
-    else
+    if (!ctx.training())
       store_->add_validation(embedding, labels, batch.sample_ids);
+    else if (ctx.counts)
+      store_->stage(embedding, labels, batch.sample_ids, mixed ? batch.at("mixed_shares") : torch::Tensor());
     task::Loss out;
     out.value = mean.value;
     out.weight = mean.weight;

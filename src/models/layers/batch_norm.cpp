@@ -58,7 +58,7 @@ torch::Tensor BatchNormImpl::forward(const torch::Tensor& x, task::Context& ctx)
       const auto collective = static_cast<int64_t>(reinterpret_cast<intptr_t>(ctx.collective));
       const torch::Tensor sums = torch::cat({rows.sum(0), torch::full({1}, count, rows.options())});
       const torch::Tensor all = SumOverRanks::apply(sums, collective);
-      count = all[channels].item<double>();
+      count = std::max(1.0, all[channels].item<double>());  // 0: every rank has only a stand-in
       mean = all.narrow(0, 0, channels) / count;
       variance = SumOverRanks::apply((rows - mean).pow(2).sum(0), collective) / count;
     } else {

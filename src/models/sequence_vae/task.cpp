@@ -103,10 +103,11 @@ task::Loss SequenceVaeTask::loss(const task::Batch& batch, task::Context& ctx) {
   ctx.output("kl", forward.kl);
   ctx.output("reconstruction", reconstruction);
   ctx.output("loss", out.value);
-  if (ctx.training())
-    note_training(forward, reconstruction, out.value);
-  else
+  if (ctx.training()) {
+    if (ctx.counts) note_training(forward, reconstruction, out.value);
+  } else {
     note_validation(forward, reconstruction);
+  }
   return out;
 }
 

@@ -38,6 +38,8 @@ class SequenceVaeTask : public task::Task {
   std::shared_ptr<const data::Kind> kind() const override { return data::table_kind(); }
   std::unique_ptr<task::Monitor> monitor() override;
   void begin_attempt() override;
+  std::vector<double> step_sums() const override;
+  void set_step_sums(const std::vector<double>& sums) override;
   void committed(int64_t step) override;
   std::string state_json() const override;
   void load_state_json(const std::string& text) override;

@@ -18,6 +18,17 @@ void SequenceVaeTask::begin_attempt() {
   step_loss_ = step_words_ = 0.0;
 }
 
+// Aggressive training decides by them which half is updated next: alike on all ranks.
+std::vector<double> SequenceVaeTask::step_sums() const {
+  if (!aggressive_.active()) return {};
+  return {step_loss_, step_words_};
+}
+
+void SequenceVaeTask::set_step_sums(const std::vector<double>& sums) {
+  step_loss_ = sums.at(0);
+  step_words_ = sums.at(1);
+}
+
 void SequenceVaeTask::committed(int64_t step) {
   steps_done_ = step;
   if (window_) window_->commit();

@@ -173,7 +173,7 @@ std::pair<torch::Tensor, torch::Tensor> channel_statistics(ConvolutionState& s, 
     sums.local()[s.dim] += static_cast<float>(end - begin);
   });
   const torch::Tensor total = reduce(sums);
-  s.count = total[s.dim].item<double>();
+  s.count = std::max(1.0, total[s.dim].item<double>());  // 0: every rank has only a stand-in
   const torch::Tensor mean = total.narrow(0, 0, s.dim) / s.count;
   for_row_tiles(y.size(0), kRowTile, [&](int64_t begin, int64_t end) {
     rows::column_squares(row(y, begin), values(mean), end - begin, s.dim, squares.local());

@@ -9,7 +9,6 @@
 #include "core/strings.h"
 #include "device/memory.h"
 #include "train/guards/non_finite.h"
-#include "train/signals.h"
 #include "train/step/batches.h"
 
 namespace redline::train {
@@ -35,7 +34,9 @@ void GuardedStep::on_out_of_memory(const StepVerdict& step) {
                        : engine_.batches().empty() ? 1
                                                    : engine_.batches().back()->size();
   const int64_t cost = engine_.piece_cost() > 0 ? engine_.piece_cost() : rows;
-  if (!state_.memory.on_out_of_memory(rows, cost)) {
+  // Where another rank had too little, this one only cuts smaller too.
+  const bool other = !parts_.agreement->alone() && step.problem.empty();
+  if (!state_.memory.on_out_of_memory(rows, cost) && !other) {
     if (replay_.give_back()) return;
     throw OutOfMemoryError(
         fmt::format("Step {}: one sample does not fit in memory ({}). Shorten the samples (max_duration, "
@@ -119,7 +120,7 @@ void GuardedStep::on_commit() {
 }
 
 StepVerdict GuardedStep::make() {
-  const auto stop = [&] { return !replay_.running() && StopFlag::requested(); };
+  const auto stop = [&] { return !replay_.running() && parts_.agreement->stop_signal() != 0; };
   engine_.begin_step();
   uint32_t flags = 0;
   while (true) {
@@ -155,9 +156,11 @@ StepVerdict GuardedStep::make() {
 }
 
 std::optional<std::string> GuardedStep::damage(const StepVerdict& step) const {
-  if (!step.committed || !settings_.guards.check_weights || (step.weights_finite && settings_.device.is_cpu()))
-    return std::nullopt;
-  return state_.first_damage();
+  if (!step.committed || !settings_.guards.check_weights) return std::nullopt;
+  std::optional<std::string> damage;
+  if (!step.weights_finite || !settings_.device.is_cpu()) damage = state_.first_damage();
+  if (!parts_.agreement->any(damage.has_value())) return std::nullopt;
+  return damage.value_or("a weight of another rank");
 }
 
 }  // namespace redline::train

@@ -14,9 +14,14 @@ void Replay::copy_if_due(double step_seconds) {
   if (!config_.check_weights || config_.snapshot_every_n_steps == 0 || state_.at.step < next_step_) return;
   const measure::PhaseScope scope(clock_, measure::Phase::Checkpoint);
   const int64_t begin = now_ns();
+  bool taken = true;
   try {
     copy_.take(state_.checkpoint(), state_.at.step);
   } catch (const c10::OutOfMemoryError&) {
+    taken = false;
+  }
+  if (parts_.agreement->any(!taken)) {  // ranks go back together, or not at all
+    copy_.drop();
     next_step_ = std::numeric_limits<int64_t>::max();
     parts_.event("guard.no_snapshot", {{"step", state_.at.step}});
     log_warning(
@@ -25,8 +30,9 @@ void Replay::copy_if_due(double step_seconds) {
     return;
   }
   const double seconds = seconds_between(begin, now_ns());
-  next_step_ = state_.at.step +
-               config_.snapshot_every_n_steps.value_or(copy_interval(seconds, step_seconds, config_.snapshot_overhead));
+  const int64_t interval =
+      config_.snapshot_every_n_steps.value_or(copy_interval(seconds, step_seconds, config_.snapshot_overhead));
+  next_step_ = state_.at.step + static_cast<int64_t>(parts_.agreement->of_first(static_cast<double>(interval)));
 }
 
 void Replay::copy_now(double step_seconds) {
@@ -58,7 +64,7 @@ void Replay::repair(const std::string& damage, const Ways& ways) {
   const int64_t target = state_.at.step, actions = state_.at.guard_actions;
   parts_.event("guard.damaged",
                {{"step", target}, {"tensor", damage}, {"replay_from", copy_.exists() ? copy_.step() : int64_t{-1}}});
-  if (!copy_.exists() || running_) {
+  if (parts_.agreement->any(!copy_.exists()) || running_) {
     if (copy_.exists()) ways.restore(copy_.state());
     ways.diverge(fmt::format("After step {} {} is not finite{}.", target, damage,
                              running_ ? ", again after a replay" : " and there is no copy in memory to go back to"));

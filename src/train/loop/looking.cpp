@@ -17,8 +17,9 @@ namespace {
 using measure::Phase;
 using measure::PhaseScope;
 
-ValidationSettings validation_settings(const LoopSettings& s, Precision precision, const CountOrShare& limit) {
-  return {s.seed, precision, s.device, limit, [] { return StopFlag::requested(); }};
+ValidationSettings validation_settings(const LoopParts& parts, const LoopSettings& s, Precision precision,
+                                       const CountOrShare& limit) {
+  return {s.seed, precision, s.device, limit, [] { return StopFlag::requested(); }, parts.agreement};
 }
 
 // The averaged weights in place of the live ones, for its life.
@@ -42,22 +43,22 @@ class AveragedWeights {
 void Looking::try_validation() {
   CountOrShare limit;
   if (settings_.sanity_batches > 0) limit.count = settings_.sanity_batches;
-  train::validate(parts_.task, *parts_.validation, validation_settings(settings_, state_.precision.precision(), limit),
-                  memory_, parts_.stream);
+  train::validate(parts_.task, *parts_.validation,
+                  validation_settings(parts_, settings_, state_.precision.precision(), limit), memory_, parts_.stream);
 }
 
 ValidationResult Looking::measure(Precision precision, const CountOrShare& limit) {
   const bool averaged = state_.ema && !state_.ema->config().validate_original_weights;
   const AveragedWeights weights(averaged ? state_.ema.get() : nullptr);
-  return train::validate(parts_.task, *parts_.validation, validation_settings(settings_, precision, limit), memory_,
-                         parts_.stream);
+  return train::validate(parts_.task, *parts_.validation, validation_settings(parts_, settings_, precision, limit),
+                         memory_, parts_.stream);
 }
 
 bool Looking::validate() {
   const PhaseScope scope(clock_, Phase::Validate);
   const int64_t begin = now_ns();
   const ValidationResult result = measure(state_.precision.precision(), settings_.limit_val_batches);
-  state_.at.pending_validation = !result.complete && StopFlag::requested();
+  state_.at.pending_validation = !result.complete && parts_.agreement->stop_signal() != 0;
   if (!result.complete) {
     if (!state_.at.pending_validation) log_warning_once("The validation data makes no batch: nothing was validated.");
     return false;

@@ -6,6 +6,7 @@
 #include "task/task.h"
 #include "train/checkpoint/store.h"
 #include "train/loop/observer.h"
+#include "train/step/agreement.h"
 
 namespace redline::train {
 
@@ -16,6 +17,7 @@ struct LoopParts {
   CheckpointStore* store = nullptr;
   LoopObserver* observer = nullptr;  // null: nobody listens (the loop puts a silent one there)
   device::CopyStream* stream = nullptr;
+  Agreement* agreement = nullptr;  // null: one process (the loop puts Alone there)
 
   void event(const std::string& kind, const measure::FieldList& fields) const { observer->event(kind, fields); }
 };

@@ -8,16 +8,26 @@
 #include "core/log.h"
 #include "core/time.h"
 #include "device/memory.h"
-#include "train/signals.h"
 
 namespace redline::train {
 
+namespace {
+
+LoopParts with_company(LoopParts parts, Agreement& alone) {
+  if (parts.agreement == nullptr) parts.agreement = &alone;
+  return parts;
+}
+
+}  // namespace
+
 Trainer::Trainer(const LoopParts& parts, LoopSettings settings)
-    : parts_(parts),
+    : parts_(with_company(parts, alone_)),
+      agreement_(*parts_.agreement),
       settings_(std::move(settings)),
       state_(parts_, settings_),
-      feed_(parts_.train, parts_.stream, clock_),
-      program_(parts_.task, settings_.device, clock_, agreement_),
+      feed_(parts_.train, parts_.stream, clock_, agreement_),
+      sync_(agreement_.sync_gradients(parts_.task, clock_)),
+      program_(parts_.task, settings_.device, clock_, agreement_, sync_.get()),
       engine_({parts_.task, *state_.optimizer, state_.ema.get(), feed_, program_, agreement_, clock_}, settings_.step),
       replay_(parts_, settings_.guards, state_, clock_),
       guarded_(parts_, settings_, state_, engine_, replay_, [this](const std::string& why) { diverged(why); }),
@@ -177,6 +187,7 @@ void Trainer::diverged(const std::string& why) {
       where = fmt::format("the last good state could not be saved: {}", error.what());
     }
   }
+  agreement_.wait_for_all();
   parts_.event("guard.diverged", {{"step", state_.at.step}, {"why", why}});
   throw DivergedError(
       fmt::format("{} Training diverged; {}. Lower the learning rate, clip gradients (trainer.gradient_clip_val), or "
@@ -188,13 +199,13 @@ void Trainer::run_steps(int64_t count) {
   clock_.forget_idle();
   parts_.task.module().train();
   replay_.copy_if_due(recording_.step_seconds());
-  for (int64_t i = 0; i < count && !StopFlag::requested(); ++i) one_step();
+  for (int64_t i = 0; i < count && agreement_.stop_signal() == 0; ++i) one_step();
 }
 
 FitResult Trainer::fit() {
   std::unique_ptr<torch::autograd::DetectAnomalyGuard> anomaly;
   if (settings_.detect_anomaly) anomaly = std::make_unique<torch::autograd::DetectAnomalyGuard>();
-  const int64_t begin_ns = now_ns();
+  const int64_t begin_ns = agreement_.now_ns();
   saving_.start();
   recording_.start();
   clock_.forget_idle();
@@ -208,15 +219,17 @@ FitResult Trainer::fit() {
     look_after_epoch(decision);
   }
   FitResult result;
-  while (looking_.early_stop().empty() && !StopFlag::requested()) {
-    result.stop = decide_stop(settings_.cadence, state_.at.step, state_.at.epoch, seconds_between(begin_ns, now_ns()));
+  while (looking_.early_stop().empty() && agreement_.stop_signal() == 0) {
+    result.stop =
+        decide_stop(settings_.cadence, state_.at.step, state_.at.epoch, seconds_between(begin_ns, agreement_.now_ns()));
     if (result.stop != StopReason::None) break;
     one_step();
   }
-  if (StopFlag::requested()) saving_.forget();  // a validation may have been interrupted since the last save
+  if (agreement_.stop_signal() != 0) saving_.forget();  // a validation may have been interrupted since the last save
   saving_.now(/*wait=*/true);
+  agreement_.wait_for_all();  // nobody leaves before the last state is safe
   result.early_stop = looking_.early_stop();
-  result.stop_signal = StopFlag::signal();
+  result.stop_signal = agreement_.stop_signal();
   result.steps = state_.at.step;
   result.epochs = state_.at.epoch;
   result.last_loss = last_loss_;

@@ -43,13 +43,15 @@ class Trainer {
   void enter_epoch(int64_t epoch, int64_t step);
   void advance(const StepVerdict& step);
 
+  Alone alone_;
   LoopParts parts_;
+  Agreement& agreement_;
   LoopSettings settings_;
   LoopObserver silent_;
   measure::StepClock clock_;
   TrainingState state_;
-  Alone agreement_;
   StepFeed feed_;
+  std::unique_ptr<GradientSync> sync_;  // null: one process
   EagerStep program_;
   StepEngine engine_;
   Replay replay_;

@@ -54,6 +54,32 @@ void add_rows(task::Task& task, const task::Batch& batch, const task::BatchSchem
   }
 }
 
+// Every sample is some rank's, once: sums are added, and a validation is whole when all ranks' parts are.
+void add_over_ranks(const task::Task& task, Agreement& agreement, ValidationResult& result, ValidationSums& sums) {
+  std::vector<std::string> names;
+  for (const task::MetricInfo& metric : task.metrics()) names.push_back(metric.name);
+  std::vector<double> mine{result.complete ? 0.0 : 1.0, static_cast<double>(result.samples), sums.weight, sums.loss};
+  for (const std::string& name : names) {
+    const auto found = sums.metrics.find(name);
+    mine.push_back(found != sums.metrics.end() ? 1.0 : 0.0);
+    mine.push_back(found != sums.metrics.end() ? found->second : 0.0);
+  }
+  if (agreement.alone()) {
+    result.complete = result.complete && result.batches > 0;
+    return;
+  }
+  const std::vector<double> all = agreement.sum(mine);
+  result.complete = all[0] == 0.0 && result.batches > 0;
+  result.samples = static_cast<int64_t>(all[1]);
+  sums = {all[2], all[3], {}};
+  for (size_t i = 0; i < names.size(); ++i)
+    if (all[4 + 2 * i] > 0.0) sums.metrics[names[i]] = all[5 + 2 * i];
+}
+
+std::vector<double> whole_set_sums(task::Task& task, Agreement& agreement) {
+  return agreement.sum(task.take_validation_sums());
+}
+
 class EvaluationMode {
  public:
   explicit EvaluationMode(torch::nn::Module& module) : module_(module), was_training_(module.is_training()) {
@@ -76,12 +102,14 @@ ValidationResult validate(task::Task& task, data::Loader& loader, const Validati
   task.take_validation_sums();  // what an aborted validation may have left behind
   loader.seek(0, 0);
   const int64_t limit = std::min(loader.steps_per_epoch(), settings.limit_batches.of(loader.steps_per_epoch()));
+  Alone alone;
+  Agreement& agreement = settings.agreement != nullptr ? *settings.agreement : alone;
   ValidationResult result;
   ValidationSums sums;
   while (result.batches < limit) {
     if (settings.stop && settings.stop()) {
       result.complete = false;
-      return result;
+      break;
     }
     const std::optional<data::Batch> batch = loader.next();
     if (!batch) break;
@@ -90,13 +118,16 @@ ValidationResult validate(task::Task& task, data::Loader& loader, const Validati
     add_rows(task, to_task_batch(*batch, stream), schema, settings, memory, sums);
     result.samples += static_cast<int64_t>(batch->sample_ids.size());
   }
-  result.complete = result.batches > 0;
+  add_over_ranks(task, agreement, result, sums);
+  if (!result.complete) return result;
   if (sums.weight > 0) {
     result.metrics["val_loss"] = sums.loss / sums.weight;
     for (const auto& [name, sum] : sums.metrics) result.metrics["val_" + name] = sum / sums.weight;
   }
-  for (const auto& [name, value] : task.finish_validation(task.take_validation_sums()))
+  for (const auto& [name, value] : task.finish_validation(whole_set_sums(task, agreement)))
     result.metrics["val_" + name] = value;
+  // What a task makes of samples rather than of sums is of rank 0's share; ranks decide by the same numbers.
+  result.metrics = agreement.of_first(result.metrics);
   return result;
 }
 

@@ -13,6 +13,7 @@
 #include "task/task.h"
 #include "train/guards/memory_guard.h"
 #include "train/loop/cadence.h"
+#include "train/step/agreement.h"
 
 namespace redline::train {
 
@@ -21,7 +22,8 @@ struct ValidationSettings {
   Precision precision = Precision::Fp32;
   torch::Device device = torch::kCPU;
   CountOrShare limit_batches;
-  std::function<bool()> stop;  // asked between batches
+  std::function<bool()> stop;      // asked between batches
+  Agreement* agreement = nullptr;  // over several ranks: each adds its share; null: one process
 };
 
 struct ValidationResult {

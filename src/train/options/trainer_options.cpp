@@ -175,9 +175,17 @@ void add_step_rows(config::Table<TrainerConfig>& table) {
 void add_device_rows(config::Table<TrainerConfig>& table) {
   using T = TrainerConfig;
   table.add("accelerator", &T::accelerator, "Where to compute.").choices({"auto", "cpu", "gpu", "cuda"});
-  table.add("devices", &T::devices, "Number of devices (ranks); -1: all GPUs, or one process on CPU.").flag("devices");
+  table
+      .add("devices", &T::devices,
+           "Number of ranks (processes, one per GPU) on each machine; -1: all GPUs, or one process on CPU. They share "
+           "each "
+           "batch: batch_size is that of all together. Without a launcher `redline train` starts them itself.")
+      .same_run()
+      .flag("devices");
   table.add("gpu_ids", &T::gpu_ids, "Which GPUs, e.g. 0,1; no effect on CPU.").alias(".gpu-ids");
-  table.add("num_nodes", &T::num_nodes, "Number of machines.").at_least(1);
+  table.add("num_nodes", &T::num_nodes, "Number of machines; above 1 a launcher on each starts the ranks.")
+      .at_least(1)
+      .same_run();
   table.group("strategy", &T::strategy, "How ranks work together.");
   table.add("sync_batchnorm", &T::sync_batchnorm, "BatchNorm statistics over all ranks; nothing with one rank.")
       .effect(Effect::Optimisation);
@@ -202,17 +210,45 @@ config::Table<StrategyConfig> StrategyConfig::fields() {
       .target("DDPStrategy")
       .target("SingleDeviceStrategy");
   table.add("name", &T::name, "auto or ddp; ranks are always processes with gradient buckets.")
+      .same_run()
       .choices({"auto", "ddp", "ddp_spawn", "ddp_notebook", "ddp_find_unused_parameters_true",
                 "ddp_find_unused_parameters_false", "single_device"});
   table
       .add("gradient_as_bucket_view", &T::gradient_as_bucket_view,
            "Gradients live in the buckets that are reduced, saving a copy.")
-      .effect(config::Effect::Nothing);
-  table.add("static_graph", &T::static_graph, "The same parameters take part in every step.")
-      .effect(config::Effect::Nothing);
-  table.add("find_unused_parameters", &T::find_unused_parameters, "Look for parameters that took no part in a step.")
-      .effect(config::Effect::Nothing);
-  table.add("bucket_cap_mb", &T::bucket_cap_mb, "Size of a bucket.").unit("MiB").above(0).effect(Effect::Nothing);
+      .effect(config::Effect::Nothing)
+      .same_run();
+  table
+      .add("find_unused_parameters", &T::find_unused_parameters,
+           "A parameter that no rank used in a step is left alone by the optimiser; else its gradient counts as zero.")
+      .effect(config::Effect::Nothing)
+      .same_run();
+  table.add("bucket_cap_mb", &T::bucket_cap_mb, "Size of a bucket.")
+      .unit("MiB")
+      .above(0)
+      .effect(Effect::Nothing)
+      .same_run();
+  table
+      .add("compression", &T::compression,
+           "What gradients are sent between ranks as: none (as they are), or rounded to bf16 or fp16.")
+      .choices({"none", "bf16", "fp16"})
+      .effect(Effect::Numerics);
+  table
+      .add("process_group_backend", &T::process_group_backend,
+           "gloo, or nccl where LibTorch has it (not tested); auto: nccl on GPUs, gloo on CPU.")
+      .choices({"auto", "gloo", "nccl"})
+      .same_run();
+  table.add("timeout", &T::timeout, "How long a rank waits in a collective for others that are alive, e.g. 30m.")
+      .same_run();
+  table
+      .add("peer_timeout", &T::peer_timeout,
+           "A rank that has given no sign of life for this long is lost: the others say which it is and end with code "
+           "8.")
+      .same_run();
+  table.add("rendezvous_timeout", &T::rendezvous_timeout, "How long ranks wait for each other at the start.")
+      .same_run();
+  table.accept("static_graph", {"true", "false", "yes", "no"},
+               "a step never looks through the graph for parameters that take no part");
   return table;
 }
 
@@ -270,19 +306,12 @@ void TrainerConfig::check_and_derive() {
   if (precision.is_auto()) precision.set(amp.loss_scale ? "16-mixed" : "32-true");
   read_precision(precision.value());
   devices.set(parse_devices(devices.value_or("auto")));
-}
-
-std::string TrainerConfig::rows_for_ranks() const {
-  const StrategyConfig plain;
-  std::vector<std::string> rows;
-  if (sync_batchnorm) rows.push_back("trainer.sync_batchnorm");
-  if (strategy.gradient_as_bucket_view != plain.gradient_as_bucket_view)
-    rows.push_back("trainer.strategy.gradient_as_bucket_view");
-  if (strategy.static_graph != plain.static_graph) rows.push_back("trainer.strategy.static_graph");
-  if (strategy.find_unused_parameters != plain.find_unused_parameters)
-    rows.push_back("trainer.strategy.find_unused_parameters");
-  if (strategy.bucket_cap_mb != plain.bucket_cap_mb) rows.push_back("trainer.strategy.bucket_cap_mb");
-  return join(rows, ", ");
+  for (const auto& [text, name] :
+       {std::pair{&strategy.timeout, "timeout"}, std::pair{&strategy.peer_timeout, "peer_timeout"},
+        std::pair{&strategy.rendezvous_timeout, "rendezvous_timeout"}})
+    if (!(parse_seconds(*text).value_or(0) > 0))
+      throw ConfigError(fmt::format("trainer.strategy.{} is '{}'; expected a time above 0 such as 10s or 30m.", name,
+                                    printable(*text)));
 }
 
 Precision read_precision(const std::string& text) {

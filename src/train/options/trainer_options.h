@@ -17,8 +17,11 @@ namespace redline::train {
 // Lightning's `strategy: ddp` or `strategy: {_target_: …DDPStrategy, …}`.
 struct StrategyConfig {
   std::string name = "auto";
-  bool gradient_as_bucket_view = true, static_graph = false, find_unused_parameters = false;
+  bool gradient_as_bucket_view = true, find_unused_parameters = false;
   double bucket_cap_mb = 25.0;
+  std::string compression = "none", process_group_backend = "auto";
+  std::string timeout = "30m", peer_timeout = "60s", rendezvous_timeout = "5m";
+  bool looks_for_unused() const { return find_unused_parameters || name == "ddp_find_unused_parameters_true"; }
   static config::Table<StrategyConfig> fields();
 };
 
@@ -54,8 +57,6 @@ struct TrainerConfig {
   // Checks what single rows cannot (both strategies of stopping, max_steps 0, unknown precision) and turns fast_dev_run
   // and max_iters into what they mean.
   void check_and_derive();
-  // Options that were changed and mean something with several ranks only, for one sentence; empty when there are none.
-  std::string rows_for_ranks() const;
 };
 
 // parse_precision(), or a ConfigError that says what is supported.

@@ -2,7 +2,18 @@
 
 #include <cmath>
 
+#include "core/time.h"
+#include "train/signals.h"
+
 namespace redline::train {
+
+std::unique_ptr<GradientSync> Agreement::sync_gradients(task::Task&, const measure::StepClock&) { return nullptr; }
+
+int64_t Agreement::pieces(int64_t mine, bool) { return mine; }
+
+int Agreement::stop_signal() const { return StopFlag::signal(); }
+
+int64_t Agreement::now_ns() const { return redline::now_ns(); }
 
 double Alone::reference_weight(double weight, int64_t expected_pieces) {
   if (weight == 0.0 || expected_pieces == 1) return weight;

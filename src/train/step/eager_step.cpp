@@ -29,12 +29,14 @@ void check_loss(const task::Loss& loss) {
 
 }  // namespace
 
-EagerStep::EagerStep(task::Task& task, torch::Device device, measure::StepClock& clock, Agreement& agreement)
-    : task_(task), device_(device), clock_(clock), agreement_(agreement) {}
+EagerStep::EagerStep(task::Task& task, torch::Device device, measure::StepClock& clock, Agreement& agreement,
+                     GradientSync* sync)
+    : task_(task), device_(device), clock_(clock), agreement_(agreement), sync_(sync) {}
 
 void EagerStep::begin(const StepPass& pass) {
-  abandon();
+  clear();
   pass_ = pass;
+  if (sync_ != nullptr) sync_->begin();
 }
 
 double EagerStep::weight_so_far() const { return weight_sum_.defined() ? weight_sum_.item<double>() : verdict_.weight; }
@@ -45,6 +47,11 @@ double EagerStep::known_reference() const {
 }
 
 void EagerStep::abandon() {
+  clear();
+  if (sync_ != nullptr) sync_->abandon();
+}
+
+void EagerStep::clear() {
   verdict_ = StepVerdict();
   reference_ = 0.0;
   loss_sum_ = weight_sum_ = reference_tensor_ = torch::Tensor();
@@ -59,7 +66,11 @@ void EagerStep::backward(const torch::Tensor& value, const torch::Tensor& seed) 
         "frozen "
         "and that loss() does not detach its result.");
   const PhaseScope scope(clock_, Phase::Backward);
-  torch::autograd::backward({value}, {seed});
+  const auto run = [&] { torch::autograd::backward({value}, {seed}); };
+  if (sync_ != nullptr && last_)
+    sync_->last_backward(value, run);
+  else
+    run();
 }
 
 void EagerStep::add_on_cpu(const task::Loss& loss) {
@@ -100,10 +111,12 @@ void EagerStep::add_on_device(const task::Loss& loss) {
            (weight / reference_tensor_ * pass_.loss_scale).to(loss.value.scalar_type()).view(loss.value.sizes()));
 }
 
-task::Loss EagerStep::forward(const task::Batch& batch) {
+task::Loss EagerStep::forward(const task::Batch& batch, bool counts) {
   task::Context context(pass_.seed, pass_.step, /*training=*/true, batch.sample_ids);
   context.device = device_;
   context.want_outputs(want_outputs_);
+  context.counts = counts;
+  if (sync_ != nullptr) context.collective = sync_->begin_piece(counts);
   task::Loss loss;
   {
     const PhaseScope scope(clock_, Phase::Forward);
@@ -111,7 +124,14 @@ task::Loss EagerStep::forward(const task::Batch& batch) {
     loss = task_.loss(batch, context);
     check_loss(loss);
   }
+  if (sync_ != nullptr) sync_->end_forward();
   auto& updates = context.batch_norm_updates();
+  // Statistics of a stand-in are of no one; where they span ranks they are the others', and apply here too.
+  if (!counts && context.collective == nullptr)
+    for (task::BatchNormUpdate& update : updates) {
+      update.momentum = 0.0;
+      update.num_batches_tracked = torch::Tensor();
+    }
   verdict_.batch_norm.insert(verdict_.batch_norm.end(), std::make_move_iterator(updates.begin()),
                              std::make_move_iterator(updates.end()));
   if (want_outputs_ && outputs_.empty()) outputs_ = std::move(context.outputs());
@@ -126,7 +146,7 @@ void EagerStep::take_part() {
     throw ConfigError(
         "A rank got no samples in its first turn, and this task has no batch to stand in; give each rank more data, or "
         "drop_last: true.");
-  task::Loss loss = forward(stand_in_);
+  task::Loss loss = forward(stand_in_, /*counts=*/false);
   loss.weight = torch::zeros_like(loss.weight);
   if (device_.is_cpu())
     add_on_cpu(loss);
@@ -134,12 +154,29 @@ void EagerStep::take_part() {
     add_on_device(loss);
 }
 
-void EagerStep::add(const task::Batch& piece, bool /*last*/) {
+// The others are on their way through this piece: they meet in its layers, agree on the reference after the first
+// forward, and meet in the layers again and in the gradients.
+void EagerStep::skip(bool last) {
+  const auto agree_on_reference = [&] {
+    if (reference_ != 0.0 || reference_tensor_.defined()) return;
+    if (device_.is_cpu())
+      reference_ = agreement_.reference_weight(0.0, pass_.expected_pieces);
+    else
+      reference_tensor_ = agreement_.reference_weight(torch::zeros({}, device_), pass_.expected_pieces);
+  };
+  if (sync_ != nullptr)
+    sync_->keep_company(last, agree_on_reference);
+  else
+    agree_on_reference();
+}
+
+void EagerStep::add(const task::Batch& piece, bool last) {
+  last_ = last;
   if (piece.size() == 0) {
     if (!agreement_.alone()) take_part();
     return;
   }
-  const task::Loss loss = forward(piece);
+  const task::Loss loss = forward(piece, /*counts=*/true);
   if (device_.is_cpu())
     add_on_cpu(loss);
   else

@@ -13,16 +13,20 @@
 #include "measure/step_clock.h"
 #include "task/task.h"
 #include "train/step/agreement.h"
+#include "train/step/gradient_sync.h"
 #include "train/step/step_program.h"
 
 namespace redline::train {
 
 class EagerStep : public StepProgram {
  public:
-  EagerStep(task::Task& task, torch::Device device, measure::StepClock& clock, Agreement& agreement);
+  // `sync` null: the gradients stay this process's.
+  EagerStep(task::Task& task, torch::Device device, measure::StepClock& clock, Agreement& agreement,
+            GradientSync* sync = nullptr);
 
   void begin(const StepPass& pass) override;
   void add(const task::Batch& piece, bool last) override;
+  void skip(bool last) override;
   StepVerdict finish() override;
   double weight_so_far() const override;
   double divisor(double weight) const override { return pass_.loss_scale * (weight / known_reference()); }
@@ -34,7 +38,8 @@ class EagerStep : public StepProgram {
 
  private:
   double known_reference() const;
-  task::Loss forward(const task::Batch& batch);
+  void clear();
+  task::Loss forward(const task::Batch& batch, bool counts);
   void take_part();
   void add_on_cpu(const task::Loss& loss);
   void add_on_device(const task::Loss& loss);
@@ -44,6 +49,8 @@ class EagerStep : public StepProgram {
   torch::Device device_;
   measure::StepClock& clock_;
   Agreement& agreement_;
+  GradientSync* sync_;
+  bool last_ = false;  // the piece at hand
   StepPass pass_;
   StepVerdict verdict_;
   double reference_ = 0.0;               // CPU

@@ -129,7 +129,7 @@ struct EngineFixture : Fixture {
   explicit EngineFixture(const std::vector<std::string>& overrides) : Fixture(overrides) { loader->seek(0, 0); }
   StepVerdict attempt(Agreement& agreement, StepProgram& program, const MemoryGuard& memory = {}) {
     Optimizer optimizer(job->optim(), apply_parameter_rules(task->module(), {}, job->optim().rules()));
-    StepFeed feed(*loader, nullptr, clock);
+    StepFeed feed(*loader, nullptr, clock, agreement);
     StepEngine engine({*task, optimizer, nullptr, feed, program, agreement, clock}, {});
     engine.begin_step();
     return engine.attempt({1, 0, Precision::Fp32, 1.0, 1}, memory, [] { return false; });

@@ -5,11 +5,11 @@
 #include <cmath>
 
 #include "core/check.h"
-#include "device/memory.h"
 #include "measure/faults.h"
 #include "train/optim/gradients.h"
 #include "train/step/batches.h"
 #include "train/step/eager_step.h"
+#include "train/step/no_refusals.h"
 
 namespace redline::train {
 
@@ -18,16 +18,6 @@ namespace {
 using measure::Phase;
 using measure::PhaseScope;
 using measure::faults::take;
-
-// Commit must not fail half way: the accounting allocator neither counts nor refuses meanwhile.
-class NoRefusals {
- public:
-  NoRefusals() : was_(device::memory::enabled()) { device::memory::set_enabled(false); }
-  ~NoRefusals() { device::memory::set_enabled(was_); }
-
- private:
-  bool was_;
-};
 
 // With the first element of its first floating tensor not a number.
 task::Batch poisoned_copy(const task::Batch& batch) {
@@ -57,11 +47,27 @@ void inject_faults(Optimizer& optimizer) {
 StepEngine::StepEngine(const Parts& parts, const Settings& settings)
     : parts_(parts), settings_(settings), schema_(parts.task.schema()) {}
 
+// A rank that runs out of memory stays with the others until the verdict tells all.
+void StepEngine::compute(const task::Batch& piece, bool last) {
+  if (shortage_.empty()) {
+    try {
+      parts_.program.add(piece, last);
+      return;
+    } catch (const c10::OutOfMemoryError& error) {
+      if (parts_.agreement.alone()) throw;
+      shortage_ = error.what_without_backtrace();
+      short_rows_ = piece_rows_;
+      short_cost_ = piece_cost_;
+    }
+  }
+  parts_.program.skip(last);
+}
+
 // False when a stop was asked for.
 bool StepEngine::run_pieces(const MemoryGuard& memory, const std::function<bool()>& stop) {
   bool begun = false;
   for (size_t i = 0;; ++i) {
-    if (stop()) return false;
+    if (parts_.agreement.alone() && stop()) return false;  // several ranks stop after a step
     const task::Batch* batch = parts_.feed.get(i);
     if (batch == nullptr) break;
     const bool last_batch = static_cast<int64_t>(i) + 1 == parts_.feed.num_micro_batches();
@@ -70,8 +76,9 @@ bool StepEngine::run_pieces(const MemoryGuard& memory, const std::function<bool(
       task::check_batch(schema_, *batch);
       schema_checked_ = true;
     }
-    const std::vector<int64_t> rows =
-        empty ? std::vector<int64_t>{0} : memory.pieces(batch->size(), batch_cost(*batch));
+    std::vector<int64_t> rows = empty ? std::vector<int64_t>{0} : memory.pieces(batch->size(), batch_cost(*batch));
+    rows.resize(static_cast<size_t>(
+        parts_.agreement.pieces(static_cast<int64_t>(rows.size()), memory.limit() > 0)));  // further ones are empty
     if (!begun) {
       begun = true;
       pass_.expected_pieces = parts_.feed.num_micro_batches() * static_cast<int64_t>(rows.size());
@@ -82,9 +89,10 @@ bool StepEngine::run_pieces(const MemoryGuard& memory, const std::function<bool(
     int64_t done = 0;
     for (size_t piece = 0; piece < rows.size(); ++piece) {
       piece_rows_ = rows[piece];
-      piece_cost_ = empty ? 0 : std::max<int64_t>(1, batch_cost(*batch) * piece_rows_ / batch->size());
+      piece_cost_ =
+          empty || piece_rows_ == 0 ? 0 : std::max<int64_t>(1, batch_cost(*batch) * piece_rows_ / batch->size());
       const bool last = last_batch && piece + 1 == rows.size();
-      parts_.program.add(narrow_batch(*batch, schema_, done, piece_rows_), last);
+      compute(narrow_batch(*batch, schema_, done, piece_rows_), last);
       done += piece_rows_;
       if (noise_ != nullptr && !last && noise_->wants_part())
         noise_->part(parts_.optimizer.gradients(), parts_.program.divisor(parts_.program.weight_so_far()), piece_rows_);
@@ -114,6 +122,7 @@ StepVerdict StepEngine::attempt(StepPass pass, const MemoryGuard& memory, const 
   parts_.task.begin_attempt();
   batches_.clear();
   piece_rows_ = piece_cost_ = 0;
+  shortage_.clear();
   if (take("nan.scale")) pass.loss_scale = std::nan("");
   pass_ = pass;
   StepVerdict verdict;
@@ -126,8 +135,15 @@ StepVerdict StepEngine::attempt(StepPass pass, const MemoryGuard& memory, const 
     verdict.out_of_memory = true;
     verdict.problem = error.what_without_backtrace();
   }
+  if (!shortage_.empty()) {
+    verdict = StepVerdict();
+    verdict.out_of_memory = true;
+    verdict.problem = shortage_;
+    piece_rows_ = short_rows_;
+    piece_cost_ = short_cost_;
+  }
   const bool whole = !verdict.stop && !verdict.out_of_memory;
-  if (whole && verdict.weight != 0.0) {
+  if (whole && (verdict.weight != 0.0 || !parts_.agreement.alone())) {
     inject_faults(parts_.optimizer);
     check(verdict);
   }

@@ -57,6 +57,7 @@ class StepEngine {
   int64_t num_micro_batches() const { return parts_.feed.num_micro_batches(); }
 
  private:
+  void compute(const task::Batch& piece, bool last);
   bool run_pieces(const MemoryGuard& memory, const std::function<bool()>& stop);
   void check(StepVerdict& verdict);
 
@@ -68,6 +69,8 @@ class StepEngine {
   std::vector<const task::Batch*> batches_;
   task::Batch poisoned_;  // by a test, in place of the batch it is a copy of
   int64_t piece_rows_ = 0, piece_cost_ = 0;
+  std::string shortage_;  // over several ranks: what this one had too little memory for
+  int64_t short_rows_ = 0, short_cost_ = 0;
   NoiseWatch* noise_ = nullptr;
 };
 

@@ -38,12 +38,9 @@ bool StepFeed::pull() {
   REDLINE_CHECK(batch.has_value(), "an epoch has as many steps as its loader says");
   REDLINE_CHECK(batch->micro_batch == pulled, "micro-batches of a step arrive in order");
   expected_ = batch->num_micro_batches;
-  if (batch->sample_ids.empty()) {
-    batches_.emplace_back();
-    return true;
-  }
   const measure::PhaseScope scope(clock_, measure::Phase::Copy);
-  batches_.push_back(to_task_batch(*batch, stream_));
+  batches_.push_back(batch->sample_ids.empty() ? task::Batch() : to_task_batch(*batch, stream_));
+  agreement_.same_shape(batches_.back());
   return true;
 }
 

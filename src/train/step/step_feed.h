@@ -8,13 +8,14 @@
 #include "device/tensor_copy.h"
 #include "measure/step_clock.h"
 #include "task/batch.h"
+#include "train/step/agreement.h"
 
 namespace redline::train {
 
 class StepFeed {
  public:
-  StepFeed(data::Loader& loader, device::CopyStream* stream, measure::StepClock& clock)
-      : loader_(loader), stream_(stream), clock_(clock) {}
+  StepFeed(data::Loader& loader, device::CopyStream* stream, measure::StepClock& clock, Agreement& agreement)
+      : loader_(loader), stream_(stream), clock_(clock), agreement_(agreement) {}
 
   // Forgets the last step's batches.
   void begin_step();
@@ -32,6 +33,7 @@ class StepFeed {
   data::Loader& loader_;
   device::CopyStream* stream_;
   measure::StepClock& clock_;
+  Agreement& agreement_;
   std::deque<task::Batch> batches_;
   int64_t expected_ = 0;
   std::deque<std::deque<task::Batch>> ahead_;

@@ -26,6 +26,8 @@ class StepProgram {
   // ConfigError when the loss cannot be learned from (no gradient, wrong shape), and what LibTorch throws
   // (c10::OutOfMemoryError).
   virtual void add(const task::Batch& piece, bool last) = 0;
+  // In place of add(), or after it has thrown: only what other ranks wait for. Nothing for one process.
+  virtual void skip(bool last) { static_cast<void>(last); }
   // Of this rank: sums, statistics and the divisor's share that is not the weight (see EagerStep).
   virtual StepVerdict finish() = 0;
   // Of the pieces so far, as finish() would say it now; may wait for the device.
