@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/philox.h"
+#include "data/codecs/image_ops.h"
 #include "data/testing/image_fixtures.h"
 
 namespace redline::data {
