@@ -1,5 +1,10 @@
 // The list of subcommands. A new command is a file and one line here.
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "app/command.h"
+#include "core/strings.h"
 
 namespace redline::app {
 
@@ -31,6 +36,20 @@ const std::vector<AddCommand>& commands() {
       add_machine_command, add_options_command, add_sample_command,  add_launch_command,
   };
   return list;
+}
+
+std::string meant_command(const CLI::App& program, int argc, char** argv) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : program.get_subcommands([](const CLI::App* /*any*/) { return true; }))
+    names.push_back(command->get_name());
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word.starts_with("-")) continue;
+    if (std::ranges::find(names, word) != names.end()) return {};
+    const auto near = did_you_mean(word, names);
+    return near ? fmt::format("There is no command '{}'; did you mean '{}'?", word, *near) : "";
+  }
+  return {};
 }
 
 }  // namespace redline::app

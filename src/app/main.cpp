@@ -2,9 +2,6 @@
 // program.
 #include <c10/util/Exception.h>
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -43,21 +40,6 @@ void share_globals(CLI::App& parent, app::Globals& globals) {
   }
 }
 
-// A word that stands where a command should: "; did you mean 'train'?"
-std::string meant_command(const CLI::App& program, int argc, char** argv) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : program.get_subcommands([](const CLI::App* /*any*/) { return true; }))
-    names.push_back(command->get_name());
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word.starts_with("-")) continue;
-    if (std::ranges::find(names, word) != names.end()) return {};
-    const auto near = did_you_mean(word, names);
-    return near ? fmt::format("There is no command '{}'; did you mean '{}'?", word, *near) : "";
-  }
-  return {};
-}
-
 int run(int argc, char** argv) {
   CLI::App program("redline makes deep-learning training fast, and proves it.", "redline");
   app::Globals globals;
@@ -77,7 +59,7 @@ int run(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return program.exit(error);
-    const std::string meant = meant_command(program, argc, argv);
+    const std::string meant = app::meant_command(program, argc, argv);
     std::fprintf(stderr, "error: %s\nRun 'redline --help' for the commands and their options.\n",
                  printable(meant.empty() ? error.what() : meant).c_str());
     return static_cast<int>(ExitCode::Usage);

@@ -84,10 +84,6 @@ def test_other_values_of_implemented_keys_are_taken(clips, word):
     assert f"{key.rsplit('.', 1)[1]}: {value}" in nemo_config(clips, word, *extra).stdout
 
 
-def test_several_machines_are_said_to_be_one(clips):
-    assert "num_nodes 2" in nemo_config(clips, "trainer.num_nodes=2").stderr
-
-
 @pytest.mark.parametrize("name", ["nest_fast-conformer_fast", "nest_fast-conformer_ddp_example", "nest_fast-conformer_high_performance"])
 def test_the_guides_recipes_take_a_step(clips, name):
     small = [word for word in TINY if "d_model" not in word] + ["model.encoder.d_model=32", "model.train_ds.batch_size=2"]
