@@ -141,7 +141,9 @@ def test_eval_predict_and_convert(home, run):
     redline(home, "data", "synth", "sequences", "--out", "new", "num=20", "vocab_size=50", "median_length=15", "max_length=40")
     redline(home, "predict", "run", "new/train", "--out", "p.safetensors")
     redline(home, "predict", "run", "new/train", "--out", "p.parquet")
+    redline(home, "predict", "run", "new/train", "--out", "o.safetensors", "model.validation_ds.batch_size=3", "model.validation_ds.num_workers=0")  # with overrides
     tensors, table = load_file(home / "p.safetensors"), pyarrow.parquet.read_table(home / "p.parquet")
+    torch.testing.assert_close(load_file(home / "o.safetensors")["mu"], tensors["mu"])
     assert tensors["mu"].shape == (len(tensors["sample_ids"]), 4) and table.num_rows == len(tensors["sample_ids"])
     assert torch.equal(torch.tensor(table["mu"].to_pylist()), tensors["mu"])
     assert ".safetensors or .parquet" in redline(home, "predict", "run", "new/train", "--out", "p.txt", code=2).stderr
