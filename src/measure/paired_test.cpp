@@ -97,9 +97,19 @@ double level_of_look(const PairedDesign& design, int pairs) {
   return 0;
 }
 
-double error_share(int round) {
-  constexpr double kShares[] = {0.62, 0.16, 0.05, 0.02};
-  return kShares[std::clamp<int>(round, 0, static_cast<int>(std::size(kShares)) - 1)];
+double ErrorShares::share() const {
+  constexpr double kShares[] = {0.5, 0.22, 0.12, 0.08};
+  return carried_ + kShares[std::min<int>(round_, static_cast<int>(std::size(kShares)) - 1)];
+}
+
+void ErrorShares::shown() {
+  carried_ = share();
+  ++round_;
+}
+
+void ErrorShares::not_shown() {
+  carried_ = 0;
+  ++round_;
 }
 
 PairedJudgement judge_pairs(std::span<const PairedLosses> pairs, const PairedDesign& design) {

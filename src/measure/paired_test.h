@@ -52,9 +52,18 @@ struct PairedJudgement {
   bool not_finite = false;  // the candidate's loss is not a number
 };
 
-// The share of the error rate that the nth candidate (from 0) gets when several are tried in turn against the same
-// reference runs until one passes: together at most the whole, and most for the first, which is the one to expect.
-double error_share(int round);
+// The error rate of several candidates that are tried in turn, shared so that all of them together have the whole: each
+// has a share of its own, and what one had that was shown goes on to the next (the fallback procedure, Wiens 2003).
+class ErrorShares {
+ public:
+  double share() const;  // of the candidate whose turn it is
+  void shown();
+  void not_shown();
+
+ private:
+  int round_ = 0;
+  double carried_ = 0;
+};
 
 // How many pairs come before the next look; 0 after the last.
 int next_look(int pairs, int most_pairs);

@@ -1,20 +1,24 @@
 #include "tune/proof/fallback.h"
 
 #include <algorithm>
+#include <map>
 
 #include "tune/proof/evidence.h"
 
 namespace redline::tune {
 
-namespace {
-
-bool same_members(std::vector<size_t> a, std::vector<size_t> b) {
-  std::sort(a.begin(), a.end());
-  std::sort(b.begin(), b.end());
-  return a == b;
+std::vector<std::vector<size_t>> parts_by_effect(std::span<const Contender> entries, std::span<const size_t> members) {
+  std::map<config::Effect, std::vector<size_t>> parts;
+  for (const size_t i : members)
+    parts[std::clamp(entries[i].candidate.effect, config::Effect::Numerics, config::Effect::Optimisation)].push_back(i);
+  std::vector<std::vector<size_t>> ordered;
+  for (auto& [effect, part] : parts) ordered.push_back(std::move(part));
+  return ordered;
 }
 
-}  // namespace
+bool within(std::span<const size_t> part, std::span<const size_t> whole) {
+  return std::ranges::all_of(part, [&](size_t i) { return std::ranges::find(whole, i) != whole.end(); });
+}
 
 std::vector<size_t> next_best(std::span<const Contender> entries, std::span<const Rejection> rejected, bool last) {
   const Rejection& now = rejected.back();
@@ -48,7 +52,7 @@ std::vector<size_t> next_best(std::span<const Contender> entries, std::span<cons
     std::vector<size_t> replaced = rest;
     replaced.push_back(*other);
     if (std::none_of(rejected.begin(), rejected.end(),
-                     [&](const Rejection& r) { return same_members(r.members, replaced); }))
+                     [&](const Rejection& r) { return within(r.members, replaced) && within(replaced, r.members); }))
       return replaced;
   }
   return rest;

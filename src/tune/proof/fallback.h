@@ -1,4 +1,4 @@
-// A winner that was rejected makes room for the next best. Pure.
+// In which order parts of a winner are proved, and what comes after one that was rejected. Pure.
 #pragma once
 
 #include <optional>
@@ -24,6 +24,14 @@ struct Rejection {
   std::vector<size_t> members;  // contenders of the winner that was rejected
   Reason reason = Reason::Pairs;
 };
+
+// The members in the order in which they are proved, each part on top of those before it: what changes nothing or
+// numbers, then the order of the samples, then the optimisation. The less a change does, the closer its runs stay to
+// the reference's, and the fewer pairs tell.
+std::vector<std::vector<size_t>> parts_by_effect(std::span<const Contender> entries, std::span<const size_t> members);
+
+// Whether all of `part` are in `whole`.
+bool within(std::span<const size_t> part, std::span<const size_t> whole);
 
 // The members to prove next; empty when nothing is left. Of those that can be to blame the one with the strongest
 // effect goes: another value of its group takes its place once, after that none does. With `last` (no time for another

@@ -21,6 +21,19 @@ const std::vector<Contender> kEntries = {
     make("batch", "8", Effect::Optimisation, "batch", 1.6), make("batch", "4", Effect::Optimisation, "batch", 1.3),
     make("micro", "8", Effect::Numerics, "micro", 1.1),     make("buckets", "8", Effect::Order, "buckets", 1.0)};
 
+TEST(PartsByEffect, WhatDoesLeastComesFirst) {
+  using Parts = std::vector<Members>;
+  EXPECT_EQ(parts_by_effect(kEntries, Members{1, 0, 5, 4}), (Parts{{0, 4}, {5}, {1}}));
+  EXPECT_EQ(parts_by_effect(kEntries, Members{1}), (Parts{{1}}));
+  EXPECT_EQ(parts_by_effect(kEntries, Members{}), Parts());
+}
+
+TEST(PartsByEffect, Within) {
+  EXPECT_TRUE(within(Members{1, 0}, Members{0, 2, 1}));
+  EXPECT_TRUE(within(Members{}, Members{}));
+  EXPECT_FALSE(within(Members{1, 3}, Members{0, 2, 1}));
+}
+
 TEST(NextBest, AnotherValueTakesThePlaceOnceThenNoneDoes) {
   std::vector<Rejection> rejected = {{{0, 1}, Reason::Pairs}};
   EXPECT_EQ(next_best(kEntries, rejected, false), (Members{0, 2}));

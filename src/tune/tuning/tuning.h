@@ -86,6 +86,9 @@ class Tuning {
   void prove_and_confirm();
   bool prove();
   bool takes_longer();
+  bool has_time_for_pairs() const;
+  void not_tried_for_time(const std::vector<size_t>& part);
+  std::string time_for_pairs(const measure::PairedEvidence& paired) const;
   std::vector<Contender> contenders() const;
   void choose(std::vector<size_t> members);
   std::vector<Candidate> chosen() const;
@@ -117,6 +120,7 @@ class Tuning {
   int most_pairs_ = 0;
   double build_seconds_ = 0.2;  // of a trial, before its first step
   std::vector<Rejection> rejected_;
+  measure::ErrorShares shares_;  // of the certificates by pairs
   std::optional<measure::Certificate> certificate_;
   int64_t peak_bytes_ = 0;
   std::optional<measure::LargestBatch> largest_;

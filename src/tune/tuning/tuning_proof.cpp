@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kConfirmShare = 0.15, kLargestBatchShare = 0.1;  // of the budget
 constexpr int kLeastConfirmingBlocks = 5, kMostConfirmingBlocks = 12;
-constexpr int kMostCertificates = 4;
+constexpr int kMostCertificates = 4, kMostParts = 3;
 constexpr int kFewestPairs = 3, kClearPairs = 5, kUsualPairs = 8;
 constexpr int64_t kMostJudgedSteps = 400;
 constexpr double kLooks = 1.3;        // what looking at the held-out samples adds to a judged run
@@ -122,7 +122,7 @@ EvidenceOptions Tuning::proof_options(const std::vector<Candidate>& members) con
   options.runs = runs_.get();
   options.paired.design.margin = request_.margin;
   options.paired.design.most_pairs = std::max(kFewestPairs, most_pairs_);
-  options.paired.design.error_rate *= measure::error_share(static_cast<int>(rejected_.size()));
+  options.paired.design.error_rate *= shares_.share();
   options.paired.target = request_.target;
   options.paired.samples_factor = samples_factor(winner);
   options.paired.longest = request_.target ? kLongestToLoss : 1;
@@ -140,19 +140,72 @@ std::vector<Contender> Tuning::contenders() const {
   return all;
 }
 
-// The best, or what is left of it after what could not be proved or does not pay made room; nothing in the end.
+bool Tuning::has_time_for_pairs() const {
+  return runs_ &&
+         spent() + kFewestPairs * pair_run_seconds(runs_->run().steps) < request_.budget_seconds - confirm_seconds();
+}
+
+// The best, part by part: each is proved on top of those before it, against the same runs of the reference. What could
+// not be proved or does not pay makes room for the next best; what was proved before it stays.
 void Tuning::prove_and_confirm() {
+  struct Kept {
+    std::vector<size_t> members;
+    std::optional<measure::Certificate> certificate;
+    int64_t peak_bytes = 0;
+  } kept;
+  const std::vector<std::vector<size_t>> parts = parts_by_effect(contenders(), members_);
+  size_t part = 0;
+  choose(parts.empty() ? std::vector<size_t>() : parts[0]);
   for (int round = 0; round < kMostCertificates && !best_.empty(); ++round) {
-    bool kept = prove();
+    bool shown = prove();
     stop_if_asked();
-    if (kept) {
-      if (!confirm()) return choose({});
-      if (!takes_longer()) return;
+    if (shown && certificate_->time_to_loss) {  // its time to the loss needs its speed, and it is the last part
+      if (confirm() && !takes_longer()) return;
+      shown = false;
     }
     const bool last = round + 2 >= kMostCertificates || spent() > request_.budget_seconds - confirm_seconds();
-    choose(next_best(contenders(), rejected_, last));
+    std::vector<size_t> next;
+    if (shown)
+      kept = {members_, certificate_, peak_bytes_};
+    else if (next = next_best(contenders(), rejected_, last); within(next, kept.members))
+      next.clear();
+    if (next.empty() && part + 1 < parts.size() && has_time_for_pairs()) {
+      next = kept.members;
+      ++part;
+      next.insert(next.end(), parts[part].begin(), parts[part].end());
+    }
+    choose(std::move(next));
   }
-  choose({});
+  for (; part + 1 < parts.size() && runs_; ++part) not_tried_for_time(parts[part + 1]);
+  choose(kept.members);
+  if (best_.empty()) return;
+  certificate_ = kept.certificate;
+  peak_bytes_ = kept.peak_bytes;
+  if (!confirm()) choose({});
+}
+
+// What the budget had no time to prove, by name, with a budget that has.
+void Tuning::not_tried_for_time(const std::vector<size_t>& part) {
+  Setting setting;
+  double gain = 1;
+  for (const size_t i : part) {
+    const Entry& entry = search_->entries()[i];
+    setting = combine(setting, entry.candidate.values);
+    gain *= entry.in_best.now.ratio;
+  }
+  notes_.push_back(fmt::format(
+      "'{}' may bring {:+.0f} % more; there was no time to prove it: --budget {} has.", setting_text(setting),
+      100 * (gain - 1),
+      budget_text(std::max(1.5 * request_.budget_seconds,
+                           (1 + kMostParts) * kUsualPairs * pair_run_seconds(runs_->run().steps) / kMostProofShare))));
+  say(notes_.back());
+}
+
+// " --budget 600s has time for them."
+std::string Tuning::time_for_pairs(const measure::PairedEvidence& paired) const {
+  if (!runs_ || paired.pairs_needed <= paired.most_pairs || paired.pairs_needed > 100) return {};
+  return fmt::format(" --budget {} has time for them.",
+                     budget_text(2 * paired.pairs_needed * pair_run_seconds(runs_->run().steps) / kMostProofShare));
 }
 
 bool Tuning::prove() {
@@ -186,8 +239,10 @@ bool Tuning::prove() {
   say(fmt::format("Certificate: {}. {}", measure::certificate_kind_name(proof.certificate.kind),
                   proof.certificate.reason));
   certificate_ = proof.certificate;
+  if (certificate_->paired) kept ? shares_.shown() : shares_.not_shown();
   if (kept) return true;
-  notes_.push_back(fmt::format("'{}' is not kept: {}", setting_text(best_), certificate_->reason));
+  notes_.push_back(fmt::format("'{}' is not kept: {}{}", setting_text(best_), certificate_->reason,
+                               certificate_->paired ? time_for_pairs(*certificate_->paired) : ""));
   rejected_.push_back(std::move(rejection));
   return false;
 }
@@ -240,6 +295,7 @@ bool Tuning::confirm() {
   if (!confirmed_) return false;
   say(fmt::format("Against the reference: {}", gain_text(*confirmed_)));
   if (confirmed_->interval.low > 1) return true;
+  rejected_.push_back({members_, Rejection::Reason::Pairs});
   notes_.push_back(fmt::format("'{}' seemed faster in the search, but fresh blocks did not confirm it ({}).",
                                setting_text(best_), gain_text(*confirmed_)));
   return false;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kLeastSearchShare = 0.3;   // of the budget
 constexpr double kCalibrationShare = 0.35;  // by then the predictions are made
+constexpr double kWorthPairs = 0.02;        // predicted gain of what needs pairs, for which time is kept
 constexpr int kLeastCalibrationBlocks = 2, kMostCalibrationBlocks = 4;
 
 }  // namespace
@@ -124,9 +125,9 @@ void Tuning::search() {
   std::vector<Candidate> all = candidates();
   double proof = std::max(kProofShare * budget, kExactProofRuns * 4 * step);
   const bool pairs = std::any_of(all.begin(), all.end(), [](const Candidate& c) {
-    return c.not_tried.empty() && !c.ledger_only && c.predicted_gain > 0 && !proved_step_by_step(c);
+    return c.not_tried.empty() && !c.ledger_only && c.predicted_gain > kWorthPairs && !proved_step_by_step(c);
   });
-  if (pairs) proof = std::max(proof, usual_proof_seconds());
+  if (pairs) proof = std::max(proof, std::min(usual_proof_seconds(), kMostProofShare * budget));
   say_what_is_missing(all);
   const double largest = largest_batch_seconds();
   options.budget_seconds = std::max(kLeastSearchShare * budget, budget - proof - confirm_seconds() - largest);
