@@ -17,7 +17,9 @@ report::RunPart read_part(const std::string& directory) {
   report::RunPart part;
   part.name = directory;
   part.record = measure::read_run(directory);
-  part.seen = doctor::observe(part.record.steps);
+  const std::vector<measure::SurroundingsWindow> around = doctor::surroundings_of(part.record);
+  part.seen = doctor::observe(doctor::undisturbed(part.record.steps, around));
+  part.seen.surroundings = doctor::summarise(around);
   MachineFacts machine;
   if (!part.record.machine_json.empty())
     machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");

@@ -90,6 +90,8 @@ struct RaceArguments {
   std::string turn = "0.5s";
 };
 
+constexpr double kNoisyRace = 1.1;  // upper over lower end of an interval
+
 void run_race(const RaceArguments& arguments, const CLI::App& command, const Globals& globals) {
   task::Registry registry;
   models::register_all(registry);
@@ -109,12 +111,19 @@ void run_race(const RaceArguments& arguments, const CLI::App& command, const Glo
       one["ratio"] = e.ratio;
       one["low"] = e.interval.low;
       one["high"] = e.interval.high;
+      // The interval holds 1 and is too wide to call it equal.
+      const bool noisy = e.interval.low < 1 && e.interval.high > 1 && e.interval.high > kNoisyRace * e.interval.low;
       one["samples_per_second"] = 1 / measure::median(row.mine);
+      one["reference_samples_per_second"] = 1 / measure::median(row.reference);
+      one["too_noisy"] = noisy;
       one["reference_seconds"] = row.reference;
       one["seconds"] = row.mine;
       if (!globals.json)
-        fmt::print("{:.3f} x ({:.3f} to {:.3f}), {:.1f} samples/s: {}\n", e.ratio, e.interval.low, e.interval.high,
-                   1 / measure::median(row.mine), printable(doctor::setting_text(row.setting)));
+        fmt::print("{}, {:.1f} samples/s against {:.1f} of the job as it is: {}\n",
+                   noisy ? fmt::format("too noisy to say ({:.2f} to {:.2f} x)", e.interval.low, e.interval.high)
+                         : fmt::format("{:.3f} x ({:.3f} to {:.3f})", e.ratio, e.interval.low, e.interval.high),
+                   1 / measure::median(row.mine), 1 / measure::median(row.reference),
+                   printable(doctor::setting_text(row.setting)));
     } else if (!globals.json) {
       fmt::print("failed: {}: {}\n", printable(doctor::setting_text(row.setting)), printable(row.failure));
     }

@@ -174,10 +174,11 @@ TEST(BusyCores, CountsWhatIsNotIdleOnTheCoresAsked) {
       "cpu0 10 2 30 400 50 6 7 8 9 9\n"
       "cpu1 1000 0 0 0 0 0 0 0 0 0\n"
       "cpu10 5 0 0 100 0 0 0 0 0 0\nintr 1 2 3\n";
-  EXPECT_EQ(busy_ticks(text, {0}), 10u + 2 + 30 + 6 + 7 + 8);
-  EXPECT_EQ(busy_ticks(text, {0, 10}), 63u + 5);
-  EXPECT_FALSE(busy_ticks(text, {2}));  // not there
-  EXPECT_FALSE(busy_ticks("", {}));
+  EXPECT_EQ(core_ticks(text, {0})->busy, 10u + 2 + 30 + 6 + 7 + 8);
+  EXPECT_EQ(core_ticks(text, {0})->stolen, 8u);
+  EXPECT_EQ(core_ticks(text, {0, 10})->busy, 63u + 5);
+  EXPECT_FALSE(core_ticks(text, {2}));  // not there
+  EXPECT_FALSE(core_ticks("", {}));
 }
 
 TEST(BusyCores, ItsOwnWorkIsNotOthers) {

@@ -52,6 +52,7 @@ std::vector<Experiment> wanted_experiments(const JobView& job, const Observation
 namespace {
 
 constexpr double kNoisy = 0.10;  // an interval wider than this is said
+constexpr double kWild = 2.0;    // upper over lower end: beyond it the figures themselves say nothing
 
 std::string ceiling_sentence(ExperimentKind kind, double at_most, double gain) {
   const std::string most = fmt::format("{:+.1f} %", 100 * at_most);
@@ -120,10 +121,12 @@ std::vector<Ceiling> ceilings(std::span<const ExperimentBlock> blocks) {
     ceiling.sentence = ceiling_sentence(kind, ceiling.gain_at_most(), ceiling.gain());
     const measure::Interval& interval = ceiling.speed.interval;
     if (kind != ExperimentKind::LoaderOnly && interval.high - interval.low > kNoisy) {
+      const bool wild = interval.high > kWild * std::max(1e-9, interval.low);
       const std::string range =
-          fmt::format("{:+.0f} to {:+.0f} %", 100 * (interval.low - 1), 100 * (interval.high - 1));
+          wild ? "steps differ by more than that"
+               : fmt::format("{:+.0f} to {:+.0f} %", 100 * (interval.low - 1), 100 * (interval.high - 1));
       // A bound that only the noise made is no bound to print.
-      ceiling.sentence = interval.low <= 1 && interval.high >= 1
+      ceiling.sentence = wild || (interval.low <= 1 && interval.high >= 1)
                              ? fmt::format("What {} changes is too noisy to say ({}).", ceiling_subject(kind), range)
                              : ceiling.sentence + fmt::format(" (Noisy: {}.)", range);
     }

@@ -16,10 +16,21 @@ namespace {
 constexpr int64_t kWarmupSteps = 3;
 constexpr size_t kMostBlocks = 30;
 
-std::span<const measure::StepRow> steady_rows(const measure::RunRecord& run) {
-  std::span<const measure::StepRow> rows = run.steps;
+constexpr double kMostlyBusy = 0.5;  // of a run: then a loss may be the machine's
+
+// Past the first steps, and outside what others disturbed where enough is left.
+std::vector<measure::StepRow> steady_rows(const measure::RunRecord& run) {
+  std::vector<measure::StepRow> rows = undisturbed(run.steps, surroundings_of(run));
   const auto warmup = static_cast<size_t>(kWarmupSteps);
-  return rows.size() > 2 * warmup ? rows.subspan(warmup) : rows;
+  if (rows.size() > 2 * warmup) rows.erase(rows.begin(), rows.begin() + kWarmupSteps);
+  return rows;
+}
+
+// "The machine was busy for 40 % of the second run: ..."; empty where both were quiet.
+std::string busy_words(const std::optional<Surroundings>& seen, const char* which) {
+  std::string text = seen ? busy_sentence(*seen) : "";
+  if (const size_t at = text.find("this run"); at != std::string::npos) text.replace(at, 8, which);
+  return text.empty() ? text : " " + text;
 }
 
 std::vector<double> seconds_per_sample_blocks(std::span<const measure::StepRow> rows) {
@@ -80,8 +91,7 @@ void check_comparable(const measure::RunRecord& before, const measure::RunRecord
                     x.samples_per_step, before.directory.string(), y.samples_per_step, after.directory.string()));
 }
 
-std::vector<PartChange> grown_parts(const measure::RunRecord& before, const measure::RunRecord& after) {
-  const auto a = steady_rows(before), b = steady_rows(after);
+std::vector<PartChange> grown_parts(std::span<const measure::StepRow> a, std::span<const measure::StepRow> b) {
   const size_t count = std::min(a.size(), b.size());
   return find_change(a.first(count), b.first(count)).moved;
 }
@@ -92,19 +102,25 @@ RunComparison compare_runs(const measure::RunRecord& before, const measure::RunR
   check_comparable(before, after);
   RunComparison comparison;
   comparison.fail_on = fail_on;
-  comparison.before = observe(steady_rows(before), 0);
-  comparison.after = observe(steady_rows(after), 0);
-  comparison.speed =
-      unpaired_ratio(seconds_per_sample_blocks(steady_rows(before)), seconds_per_sample_blocks(steady_rows(after)));
+  const std::vector<measure::StepRow> first = steady_rows(before), second = steady_rows(after);
+  comparison.before = observe(first, 0);
+  comparison.after = observe(second, 0);
+  comparison.before.surroundings = summarise(surroundings_of(before));
+  comparison.after.surroundings = summarise(surroundings_of(after));
+  const bool busy = comparison.after.surroundings && comparison.after.surroundings->disturbed > kMostlyBusy;
+  comparison.speed = unpaired_ratio(seconds_per_sample_blocks(first), seconds_per_sample_blocks(second));
   comparison.detectable_loss = (comparison.speed.interval.high - comparison.speed.interval.low) / 2;
   const double limit = 1.0 - fail_on;
   const std::string measured = fmt::format(
       "{:.1f} -> {:.1f} samples/s ({:+.1f} %, 95 % interval {:+.1f} to {:+.1f} %)",
       comparison.before.samples_per_second, comparison.after.samples_per_second, 100 * (comparison.speed.ratio - 1),
       100 * (comparison.speed.interval.low - 1), 100 * (comparison.speed.interval.high - 1));
-  if (comparison.speed.interval.high < limit) {
+  if (comparison.speed.interval.high < limit && busy) {
+    comparison.result = GateResult::TooNoisy;
+    comparison.sentence = fmt::format("Slower, but the machine was too busy to blame the job: {}.", measured);
+  } else if (comparison.speed.interval.high < limit) {
     comparison.result = GateResult::Regression;
-    comparison.moved = grown_parts(before, after);
+    comparison.moved = grown_parts(first, second);
     const std::string where =
         comparison.moved.empty() ? "no single phase stands out" : "mostly in " + comparison.moved[0].part.name();
     comparison.sentence = fmt::format("Regression beyond {:.1f} %: {}; {}.", 100 * fail_on, measured, where);
@@ -118,6 +134,8 @@ RunComparison compare_runs(const measure::RunRecord& before, const measure::RunR
         "machine.",
         measured, 100 * comparison.detectable_loss);
   }
+  comparison.sentence += busy_words(comparison.before.surroundings, "the first run") +
+                         busy_words(comparison.after.surroundings, "the second run");
   const auto batch = [](const Observation& seen) {
     return seen.samples_per_step / std::max(1.0, seen.micro_batches_per_step);
   };

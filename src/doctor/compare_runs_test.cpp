@@ -16,6 +16,7 @@ measure::RunRecord make_run(double forward_ms, double noise, uint64_t seed, int 
   for (int i = 0; i < steps; ++i) {
     KeyedStream draw(seed, 0, static_cast<uint64_t>(i), 2);
     measure::StepRow row;
+    row.step = i + 1;
     row.samples = samples;
     row.phase_ns[static_cast<size_t>(measure::Phase::Forward)] =
         static_cast<int64_t>(forward_ms * 1e6 * std::exp(noise * draw.normal()));
@@ -37,6 +38,32 @@ TEST(CompareRuns, ThreePreparedPairs) {
   const RunComparison noisy = compare_runs(make_run(10, 0.8, 1, 12), make_run(10, 0.8, 2, 12), 0.03);
   EXPECT_EQ(noisy.result, GateResult::TooNoisy);
   EXPECT_GT(noisy.detectable_loss, 0.03);
+}
+
+// A neighbour that came half-way is not the job's fault.
+TEST(CompareRuns, ABusyMachineIsNotBlamedOnTheJob) {
+  const auto busy_from = [](measure::RunRecord run, int64_t first) {
+    measure::SurroundingsWindow quiet, busy;
+    quiet.first_step = 1, quiet.last_step = first - 1;
+    busy.first_step = first, busy.last_step = 200;
+    quiet.cores = busy.cores = 2;
+    quiet.seconds = 0.01 * static_cast<double>(first), busy.seconds = 2 - quiet.seconds + 1e-9;
+    quiet.others = 0.0, quiet.waited = 0.0;
+    busy.others = 1.0, busy.waited = 0.5;
+    for (const auto& window : {quiet, busy})
+      run.events.push_back({"", measure::kSurroundingsEvent, measure::surroundings_fields(window)});
+    return run;
+  };
+  measure::RunRecord half = make_run(10, 0.05, 2);
+  for (measure::StepRow& row : half.steps)
+    if (row.step > 80) row.wall_ns *= 2;
+  EXPECT_EQ(compare_runs(make_run(10, 0.05, 1), half, 0.03).result, GateResult::Regression);
+  const RunComparison known = compare_runs(make_run(10, 0.05, 1), busy_from(half, 81), 0.03);
+  EXPECT_EQ(known.result, GateResult::NoRegression) << known.sentence;
+  EXPECT_THAT(known.sentence, testing::HasSubstr("The machine was busy for 60 % of the second run"));
+  const RunComparison all = compare_runs(make_run(10, 0.05, 1), busy_from(make_run(20, 0.05, 2), 5), 0.03);
+  EXPECT_EQ(all.result, GateResult::TooNoisy) << all.sentence;
+  EXPECT_THAT(all.sentence, testing::HasSubstr("too busy to blame the job"));
 }
 
 TEST(CompareRuns, AGainIsNoRegression) {

@@ -11,6 +11,7 @@
 #include "doctor/rules/cost_fit.h"
 #include "doctor/rules/piece_costs.h"
 #include "doctor/setting.h"
+#include "doctor/surroundings.h"
 #include "measure/cadences.h"
 #include "measure/phases.h"
 #include "measure/run_record.h"
@@ -59,6 +60,7 @@ struct Observation {
   // Known only when the run was watched from outside the record; negative = unknown.
   double cores_used = -1, gpu_utilisation = -1;
   double measuring_seconds = 0;  // of a step, spent on measuring it
+  std::optional<Surroundings> surroundings;
 
   const PhaseSummary& phase(measure::Phase p) const { return phases[static_cast<size_t>(p)]; }
   double stage(measure::Stage s) const { return stage_seconds_per_step[static_cast<size_t>(s)]; }

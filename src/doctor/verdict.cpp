@@ -29,6 +29,14 @@ const char* limit_name(Limit limit) {
       return "padding-bound";
     case Limit::Oversubscribed:
       return "oversubscribed";
+    case Limit::Contended:
+      return "contended";
+    case Limit::Throttled:
+      return "throttled";
+    case Limit::Swapping:
+      return "swapping";
+    case Limit::Pinned:
+      return "pinned";
     case Limit::Balanced:
       return "balanced";
     case Limit::Unknown:
@@ -63,7 +71,12 @@ std::string slowest_stage(const JobView& job, const Observation& seen) {
 LimitScore score_data(const JobView& job, const Observation& seen, std::span<const Ceiling> all) {
   const double share = seen.phase(Phase::Wait).share + seen.phase(Phase::Copy).share;
   const Ceiling* free_loader = find_ceiling(all, ExperimentKind::FreeLoader);
-  const double gain = free_loader != nullptr ? std::max(0.0, free_loader->gain()) : removal_gain(share);
+  // No loader can gain more than what a step waits for it and what its workers take from the training threads.
+  const double paid =
+      seen.step_seconds > 0 ? seen.loader_worker_seconds() / std::max(1, job.threads) / seen.step_seconds : 0.0;
+  const double bound = removal_gain(std::min(0.95, share + paid));
+  const double gain =
+      free_loader != nullptr ? std::clamp(free_loader->gain(), 0.0, std::max(bound, 0.0)) : removal_gain(share);
   return {Limit::Data, gain, slowest_stage(job, seen),
           fmt::format("{:.0f} % of the step is waiting for data; {}", 100 * share,
                       free_loader != nullptr ? lower_first(free_loader->sentence)
@@ -105,14 +118,19 @@ LimitScore score_batch(const Observation& seen) {
 
 LimitScore score_oversubscription(const JobView& job, const Observation& seen, const MachineFacts& machine) {
   const int wanted = job.workers + std::max(1, job.threads);
+  const double waited = seen.surroundings ? seen.surroundings->lost_to_itself() : 0;
   const double loader = seen.loader_worker_seconds();
   // More workers than cores wait for each other; of what they take, a step may win back what it pays for none of them.
   double gain = 0;
   if (job.workers > machine.allowed_cpus && seen.step_seconds > 0)
     gain = removal_gain(
         std::min(0.5, paid_by_step(machine.allowed_cpus).mean * loader / machine.allowed_cpus / seen.step_seconds));
-  return {Limit::Oversubscribed, gain, "workers",
-          fmt::format("{} threads want {} cores; step times spread by {:.0f} %", wanted, machine.allowed_cpus,
+  // Threads beyond the cores wait for each other at the end of every operator; not all of their wait is the step's.
+  const bool threads = job.threads > machine.allowed_cpus;
+  if (threads) gain = std::max(gain, removal_gain(std::min(0.9, waited / std::max(1, machine.allowed_cpus))));
+  return {Limit::Oversubscribed, gain, threads ? "threads" : "workers",
+          fmt::format("{} threads want {} cores{}; step times spread by {:.0f} %", wanted, machine.allowed_cpus,
+                      waited > 0 ? fmt::format(", {:.1f} of them wait for one at any time", waited) : "",
                       100 * seen.step_spread)};
 }
 
@@ -126,6 +144,36 @@ LimitScore score_memory(const Observation& seen, const MachineFacts& machine) {
           fmt::format("{:.0f} % of the memory limit is in use: a larger batch would not fit", 100 * used)};
 }
 
+std::vector<LimitScore> score_surroundings(const Observation& seen, const MachineFacts& machine) {
+  std::vector<LimitScore> scores;
+  // What it may not use, by affinity alone: a quota is its own verdict.
+  if (machine.cgroup_cpu_quota <= 0 && machine.allowed_cpus < machine.logical_cpus && !machine.has_cuda) {
+    const double share = static_cast<double>(machine.allowed_cpus) / machine.logical_cpus;
+    scores.push_back(
+        {Limit::Pinned, removal_gain(seen.calibration.parallel_share * (1 - share)), "affinity",
+         fmt::format("it may run on {} of the machine's {} cores", machine.allowed_cpus, machine.logical_cpus)});
+  }
+  if (!seen.surroundings) return scores;
+  const Surroundings& around = *seen.surroundings;
+  scores.push_back(
+      {Limit::Contended, removal_gain(around.lost_to_others()), "CPU",
+       fmt::format(
+           "other processes use {:.1f} of its {:.0f} cores{}, and its threads wait for one in "
+           "{:.0f} % of the time",
+           around.others.value_or(0), around.cores,
+           around.stolen.value_or(0) > 0.01 ? fmt::format(" (the hypervisor takes {:.2f})", *around.stolen) : "",
+           100 * around.lost_to_others())});
+  scores.push_back(
+      {Limit::Throttled, removal_gain(around.lost_to_quota()), "quota",
+       fmt::format("a quota{} holds its threads back in {:.0f} % of the time",
+                   machine.cgroup_cpu_quota > 0 ? fmt::format(" of {:.2f} cores", machine.cgroup_cpu_quota) : "",
+                   100 * around.lost_to_quota())});
+  scores.push_back({Limit::Swapping, removal_gain(around.lost_to_swapping()), "memory",
+                    fmt::format("it waits for memory in {:.0f} % of the time, with {:.0f} pages a second from the disk",
+                                100 * around.memory_pressure.value_or(0), around.major_faults)});
+  return scores;
+}
+
 double confidence_of(const Diagnosis& diagnosis, const Observation& seen) {
   const double first = diagnosis.scores.empty() ? 0 : diagnosis.scores[0].gain;
   const double second = diagnosis.scores.size() > 1 ? diagnosis.scores[1].gain : 0;
@@ -133,7 +181,10 @@ double confidence_of(const Diagnosis& diagnosis, const Observation& seen) {
                             ? std::clamp((kWorthNaming - first) / kWorthNaming, 0.0, 1.0)
                             : std::clamp((first - second) / std::max(first, 1e-9), 0.0, 1.0);
   const double steps = 1.0 - std::exp(-static_cast<double>(seen.steps) / 20.0);
-  return std::clamp((0.5 + 0.5 * margin) * steps, 0.0, 0.99);
+  // What was seen while others disturbed says less of the job itself.
+  const bool around = diagnosis.limit >= Limit::Contended && diagnosis.limit <= Limit::Pinned;
+  const double quiet = around || !seen.surroundings ? 1.0 : 1.0 - 0.7 * seen.surroundings->disturbed;
+  return std::clamp((0.5 + 0.5 * margin) * steps * quiet, 0.0, 0.99);
 }
 
 std::string compute_sentence(const Observation& seen, double share) {
@@ -155,6 +206,7 @@ Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceil
   }
   diagnosis.scores = {score_data(job, seen, all),  score_cadence(seen), score_padding(seen),
                       score_memory(seen, machine), score_batch(seen),   score_oversubscription(job, seen, machine)};
+  for (LimitScore& score : score_surroundings(seen, machine)) diagnosis.scores.push_back(std::move(score));
   std::stable_sort(diagnosis.scores.begin(), diagnosis.scores.end(),
                    [](const LimitScore& a, const LimitScore& b) { return a.gain > b.gain; });
   const LimitScore& first = diagnosis.scores[0];

@@ -15,7 +15,21 @@
 
 namespace redline::doctor {
 
-enum class Limit { Data, Compute, Memory, Cadence, SmallBatch, Padding, Oversubscribed, Balanced, Unknown };
+enum class Limit {
+  Data,
+  Compute,
+  Memory,
+  Cadence,
+  SmallBatch,
+  Padding,
+  Oversubscribed,
+  Contended,  // what is around the job, not in it, from here
+  Throttled,
+  Swapping,
+  Pinned,
+  Balanced,
+  Unknown
+};
 const char* limit_name(Limit limit);  // "data-bound", "compute-bound", ...
 
 struct LimitScore {

@@ -178,5 +178,60 @@ TEST(Predict, PaddingAndPrecision) {
   EXPECT_GT(predicted_precision_gain(seen, 60, 178), 0.3);
 }
 
+Surroundings quiet_machine() {
+  Surroundings around;
+  around.seconds = 10, around.cores = 2, around.own = 1.9;
+  around.others = 0.02, around.stolen = 0.0, around.waited = 0.01, around.throttled = 0.0, around.memory_pressure = 0.0;
+  return around;
+}
+
+TEST(Verdict, WhatIsAroundTheJobIsNamed) {
+  const Observation healthy = make_seen({{Phase::Forward, 0.5}, {Phase::Backward, 0.48}}, /*padding=*/0.05);
+  const auto verdict = [&](const Surroundings& around, const MachineFacts& machine = make_machine(), JobView job = {}) {
+    Observation seen = healthy;
+    seen.surroundings = around;
+    return diagnose(job, seen, {}, machine);
+  };
+  EXPECT_EQ(verdict(quiet_machine()).limit, diagnose({}, healthy, {}, make_machine()).limit);
+
+  Surroundings neighbour = quiet_machine();
+  neighbour.own = 1.1, neighbour.others = 0.9, neighbour.waited = 0.5, neighbour.disturbed = 1;
+  const Diagnosis contended = verdict(neighbour);
+  EXPECT_EQ(contended.limit, Limit::Contended);
+  EXPECT_NEAR(contended.scores[0].gain, 1.0, 1e-9);  // half of the time is lost
+  EXPECT_THAT(contended.sentence, testing::HasSubstr("other processes use 0.9 of its 2 cores"));
+
+  Surroundings quota = quiet_machine();
+  quota.own = 1.0, quota.throttled = 0.5, quota.waited = 0.5, quota.disturbed = 1;
+  MachineFacts half = make_machine();
+  half.cgroup_cpu_quota = 1.0;
+  EXPECT_EQ(verdict(quota, half).limit, Limit::Throttled);
+  EXPECT_THAT(verdict(quota, half).sentence, testing::HasSubstr("a quota of 1.00 cores"));
+
+  Surroundings paging = quiet_machine();
+  paging.memory_pressure = 0.6, paging.major_faults = 500, paging.disturbed = 1;
+  EXPECT_EQ(verdict(paging).limit, Limit::Swapping);
+
+  MachineFacts pinned = make_machine();
+  pinned.logical_cpus = 4;
+  EXPECT_EQ(verdict(quiet_machine(), pinned).limit, Limit::Pinned);
+
+  Surroundings crowd = quiet_machine();
+  crowd.waited = 1.5;
+  JobView many;
+  many.threads = 8;
+  EXPECT_EQ(verdict(crowd, make_machine(), many).limit, Limit::Oversubscribed);
+  EXPECT_EQ(verdict(crowd, make_machine(), many).detail, "threads");
+}
+
+// Padding of a disturbed run is believed less.
+TEST(Verdict, DisturbanceLowersConfidence) {
+  Observation seen = make_seen({{Phase::Wait, 0.4}, {Phase::Forward, 0.3}, {Phase::Backward, 0.29}});
+  seen.surroundings = quiet_machine();
+  const double before = diagnose({}, seen, {}, make_machine()).confidence;
+  seen.surroundings->disturbed = 0.8;
+  EXPECT_LT(diagnose({}, seen, {}, make_machine()).confidence, 0.6 * before);
+}
+
 }  // namespace
 }  // namespace redline::doctor

@@ -13,6 +13,23 @@ using nlohmann::json;
 
 json known_or_null(double value) { return value >= 0 ? json(value) : json(); }
 
+json surroundings_json(const std::optional<doctor::Surroundings>& seen) {
+  if (!seen) return json();
+  const auto known = [](const std::optional<double>& value) { return value ? json(*value) : json(); };
+  return {{"seconds", seen->seconds},
+          {"disturbed_share", seen->disturbed},
+          {"cores", seen->cores},
+          {"own_cores", seen->own},
+          {"other_cores", known(seen->others)},
+          {"stolen_cores", known(seen->stolen)},
+          {"waited_cores", known(seen->waited)},
+          {"throttled_cores", known(seen->throttled)},
+          {"memory_pressure", known(seen->memory_pressure)},
+          {"disk_pressure", known(seen->disk_pressure)},
+          {"swapped_pages_per_second", known(seen->swapped)},
+          {"major_faults_per_second", seen->major_faults}};
+}
+
 json observation_json(const doctor::Observation& seen) {
   json phases = json::object(), stages = json::object();
   for (size_t p = 0; p < measure::kNumPhases; ++p)
@@ -37,6 +54,7 @@ json observation_json(const doctor::Observation& seen) {
           {"cores_used", known_or_null(seen.cores_used)},
           {"gpu_utilisation", known_or_null(seen.gpu_utilisation)},
           {"measuring_seconds", seen.measuring_seconds},
+          {"surroundings", surroundings_json(seen.surroundings)},
           {"peak_bytes", seen.peak_bytes},
           {"rss_bytes", seen.rss_bytes},
           {"phases", phases},

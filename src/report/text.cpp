@@ -122,6 +122,9 @@ std::string render_text(const Page& page, int width) {
         width);
     out += phase_bars(seen, width) + wrap_text(trim(stage_line(seen)), width, "  ");
     if (const std::string line = watched_line(seen); !line.empty()) out += wrap_text(line, width, "  ");
+    if (seen.surroundings)
+      if (const std::string busy = doctor::busy_sentence(*seen.surroundings); !busy.empty())
+        out += wrap_text(busy, width, "  ");
     out += "\n";
     if (!run.operators.empty()) out += operators_text(run.operators, width) + "\n";
     if (run.diagnosis)

@@ -13,7 +13,6 @@
 #include "device/host/proc_text.h"
 
 namespace redline::device {
-namespace {
 
 std::vector<int> allowed_core_numbers() {
   cpu_set_t set;
@@ -25,10 +24,8 @@ std::vector<int> allowed_core_numbers() {
   return cores;
 }
 
-}  // namespace
-
-std::optional<uint64_t> busy_ticks(std::string_view proc_stat, const std::vector<int>& cores) {
-  uint64_t ticks = 0;
+std::optional<CoreTicks> core_ticks(std::string_view proc_stat, const std::vector<int>& cores) {
+  CoreTicks ticks;
   size_t found = 0;
   for (const std::string& line : split(std::string(proc_stat), '\n')) {
     if (!starts_with(line, "cpu") || starts_with(line, "cpu ")) continue;
@@ -37,7 +34,8 @@ std::optional<uint64_t> busy_ticks(std::string_view proc_stat, const std::vector
     if (!core || std::find(cores.begin(), cores.end(), static_cast<int>(*core)) == cores.end()) continue;
     constexpr size_t kIdle = 4, kIoWait = 5, kSteal = 8;
     for (size_t field = 1; field <= kSteal && field < words.size(); ++field)
-      if (field != kIdle && field != kIoWait) ticks += static_cast<uint64_t>(parse_int(words[field]).value_or(0));
+      if (field != kIdle && field != kIoWait) ticks.busy += static_cast<uint64_t>(parse_int(words[field]).value_or(0));
+    if (words.size() > kSteal) ticks.stolen += static_cast<uint64_t>(parse_int(words[kSteal]).value_or(0));
     ++found;
   }
   if (cores.empty() || found != cores.size()) return std::nullopt;
@@ -46,16 +44,16 @@ std::optional<uint64_t> busy_ticks(std::string_view proc_stat, const std::vector
 
 BusyCores::BusyCores()
     : cores_(allowed_core_numbers()),
-      ticks_(busy_ticks(proc_text("/proc/stat"), cores_)),
+      ticks_(core_ticks(proc_text("/proc/stat"), cores_)),
       wall_ns_(now_ns()),
       own_ns_(process_cpu_ns()) {}
 
 double BusyCores::cores_left() const {
-  const auto ticks = busy_ticks(proc_text("/proc/stat"), cores_);
+  const auto ticks = core_ticks(proc_text("/proc/stat"), cores_);
   const double all = static_cast<double>(cores_.size());
   const double seconds = seconds_between(wall_ns_, now_ns()), own = seconds_between(own_ns_, process_cpu_ns());
-  if (!ticks || !ticks_ || *ticks < *ticks_ || seconds <= 0) return all;
-  const double busy = static_cast<double>(*ticks - *ticks_) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  if (!ticks || !ticks_ || ticks->busy < ticks_->busy || seconds <= 0) return all;
+  const double busy = static_cast<double>(ticks->busy - ticks_->busy) / static_cast<double>(sysconf(_SC_CLK_TCK));
   return std::clamp(all - (busy - own) / seconds, 0.0, all);
 }
 

@@ -9,9 +9,14 @@
 
 namespace redline::device {
 
-// Ticks that the given cores were not idle (stolen ones count), from the text of /proc/stat; empty when a core is
-// missing there.
-std::optional<uint64_t> busy_ticks(std::string_view proc_stat, const std::vector<int>& cores);
+// Ticks that the given cores were not idle, and those of them that the hypervisor took, from the text of /proc/stat;
+// empty when a core is missing there.
+struct CoreTicks {
+  uint64_t busy = 0, stolen = 0;
+};
+std::optional<CoreTicks> core_ticks(std::string_view proc_stat, const std::vector<int>& cores);
+
+std::vector<int> allowed_core_numbers();
 
 // From its making on, over the cores this process may run on.
 class BusyCores {
@@ -23,7 +28,7 @@ class BusyCores {
 
  private:
   std::vector<int> cores_;
-  std::optional<uint64_t> ticks_;
+  std::optional<CoreTicks> ticks_;
   int64_t wall_ns_, own_ns_;
 };
 

@@ -96,6 +96,13 @@ void read_v2(CgroupLimits& limits, const CgroupFolder& start) {
 
 }  // namespace
 
+std::optional<std::filesystem::path> own_cgroup_folder(std::string_view controller, const std::filesystem::path& root) {
+  const auto found = find_folder(proc_text(root / "proc/self/cgroup"),
+                                 parse_mountinfo(proc_text(root / "proc/self/mountinfo")), controller, root);
+  if (!found) return std::nullopt;
+  return found->folder;
+}
+
 CgroupLimits read_cgroup_limits(const std::filesystem::path& root) {
   CgroupLimits limits;
   const std::string self = proc_text(root / "proc/self/cgroup");

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 
 namespace redline::device {
 
@@ -15,5 +17,10 @@ struct CgroupLimits {
 };
 
 CgroupLimits read_cgroup_limits(const std::filesystem::path& root = "/");
+
+// The folder of this process's own group: that of version 2 (no controller), or of a controller of version 1. None
+// where it is not mounted here.
+std::optional<std::filesystem::path> own_cgroup_folder(std::string_view controller,
+                                                       const std::filesystem::path& root = "/");
 
 }  // namespace redline::device

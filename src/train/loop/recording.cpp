@@ -29,6 +29,7 @@ void Recording::start() {
   if (state_.at.step > 0) next_flags_ = measure::kStepAfterResume;
   state_.window.start_clock({now_ns(), process_cpu_ns(), {}, parts_.train.stats()});
   stages_seen_ = parts_.train.stats().stages.ns;
+  surroundings_.start();
   if (settings_.precision != Precision::Fp32 && settings_.device.is_cpu()) timed_step_ = state_.at.step + 2;
 }
 
@@ -120,6 +121,8 @@ void Recording::row(const StepVerdict& step) {
   parts_.observer->step(row);
   if (clock_.timed()) check_drift(row);
   check_memory(row);
+  if (const auto window = surroundings_.after_step(row.step, row.begin_ns + row.wall_ns))
+    parts_.event(measure::kSurroundingsEvent, measure::surroundings_fields(*window));
 }
 
 void Recording::check_memory(const measure::StepRow& row) {

@@ -9,6 +9,7 @@
 #include "train/guards/drift_watch.h"
 #include "train/guards/memory_watch.h"
 #include "train/guards/operator_watch.h"
+#include "train/loop/surroundings_watch.h"
 #include "train/loop/training_state.h"
 
 namespace redline::train {
@@ -38,6 +39,7 @@ class Recording {
   measure::StepClock& clock_;
   DriftWatch drift_;
   std::optional<MemoryWatch> memory_watch_;
+  SurroundingsWatch surroundings_;
   std::optional<OperatorTimer> timer_;
   int64_t timed_step_ = -1;
   uint32_t next_flags_ = 0;

@@ -151,13 +151,17 @@ std::unique_ptr<train::Trial> start_job(const JobSource& jobs, const config::Req
 Look look_at(train::Trial& trial, const LookOptions& options) {
   Look look;
   const GpuWatch gpu;
+  const device::SurroundingsReader around;
+  const device::SurroundingsCounts before = around.read();
   train::TrialResult result = trial.run(options.steps);
+  const auto window = measure::window_between(before, around.read());
   if (result.rows.empty()) throw PreemptedError("Stopped before a step was done: there is nothing to look at.");
   look.rows = std::move(result.rows);
   doctor::Observation& seen = look.seen;
   seen = doctor::observe(look.rows, options.warmup_steps, trial.task().computes_padding());
   seen.cores_used = result.cores_used;
   seen.gpu_utilisation = gpu.mean();
+  if (window) seen.surroundings = doctor::summarise(std::span(&*window, 1));
   doctor::subtract_measuring(seen, measure::calibrate_scope_ns() * 1e-9);
   look.monitors = time_occurrences(options, [&] { return trial.time_monitor(); });
   look.validations = time_occurrences(options, [&] { return trial.time_validation(); });

@@ -1,0 +1,41 @@
+// What a run's surroundings did to it: which of its steps were disturbed, by whom, and what it would gain alone. Pure.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "measure/run_record.h"
+#include "measure/surroundings.h"
+
+namespace redline::doctor {
+
+struct Surroundings {
+  double seconds = 0;
+  double disturbed = 0;  // share of the time in windows that were disturbed
+  // Means over the time, where seen; as in a window.
+  double cores = 0, own = 0;
+  std::optional<double> others, stolen, waited, throttled, memory_pressure, disk_pressure, swapped;
+  double major_faults = 0;
+
+  // Shares of the wall time that were lost, at most 0.95.
+  double lost_to_others() const;    // its threads waited while others used its cores
+  double lost_to_itself() const;    // they waited for each other
+  double lost_to_quota() const;     // a cgroup held them back
+  double lost_to_swapping() const;  // pages came back from the disk
+};
+
+bool disturbed(const measure::SurroundingsWindow& window);
+// None without windows.
+std::optional<Surroundings> summarise(std::span<const measure::SurroundingsWindow> windows);
+std::vector<measure::SurroundingsWindow> surroundings_of(const measure::RunRecord& record);
+
+// Rows outside disturbed windows, as long as enough of them are left to judge by; else all.
+std::vector<measure::StepRow> undisturbed(std::span<const measure::StepRow> rows,
+                                          std::span<const measure::SurroundingsWindow> windows);
+
+// "The machine was busy for 40 % of this run: other processes used 0.9 of its 2 cores." Empty where it was quiet.
+std::string busy_sentence(const Surroundings& seen);
+
+}  // namespace redline::doctor

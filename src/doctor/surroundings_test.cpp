@@ -1,0 +1,86 @@
+#include "doctor/surroundings.h"
+
+#include <gtest/gtest.h>
+
+namespace redline::doctor {
+namespace {
+
+using measure::SurroundingsWindow;
+
+SurroundingsWindow quiet_window(int64_t first, int64_t last, double seconds = 1) {
+  SurroundingsWindow w;
+  w.first_step = first, w.last_step = last;
+  w.seconds = seconds;
+  w.cores = 2, w.own = 1.9;
+  w.others = 0.02, w.stolen = 0.0, w.waited = 0.01, w.throttled = 0.0, w.memory_pressure = 0.0;
+  return w;
+}
+
+SurroundingsWindow with_neighbour(int64_t first, int64_t last, double seconds = 1) {
+  SurroundingsWindow w = quiet_window(first, last, seconds);
+  w.own = 1.1, w.others = 0.9, w.waited = 0.5;
+  return w;
+}
+
+TEST(Surroundings, ANeighbourDisturbsOnlyWhereThreadsWait) {
+  EXPECT_FALSE(disturbed(quiet_window(1, 2)));
+  EXPECT_TRUE(disturbed(with_neighbour(1, 2)));
+  SurroundingsWindow beside = with_neighbour(1, 2);  // it has a core of its own
+  beside.waited = 0.01;
+  EXPECT_FALSE(disturbed(beside));
+  SurroundingsWindow unseen = with_neighbour(1, 2);
+  unseen.waited.reset();
+  EXPECT_TRUE(disturbed(unseen));
+  SurroundingsWindow own = quiet_window(1, 2);  // more threads than cores, nobody else
+  own.waited = 1.5;
+  EXPECT_FALSE(disturbed(own));
+}
+
+TEST(Surroundings, QuotaStealAndSwappingDisturb) {
+  for (auto SurroundingsWindow::*which : {&SurroundingsWindow::throttled, &SurroundingsWindow::stolen}) {
+    SurroundingsWindow w = quiet_window(1, 2);
+    w.*which = 0.3;
+    EXPECT_TRUE(disturbed(w));
+  }
+  SurroundingsWindow w = quiet_window(1, 2);
+  w.memory_pressure = 0.4;
+  EXPECT_FALSE(disturbed(w));  // somebody else of the machine may stall
+  w.major_faults = 300;
+  EXPECT_TRUE(disturbed(w));
+}
+
+TEST(Surroundings, WhatIsLostIsSharedOut) {
+  const auto neighbour = summarise(std::vector{with_neighbour(1, 9)});
+  EXPECT_DOUBLE_EQ(neighbour->lost_to_others(), 0.5);
+  EXPECT_DOUBLE_EQ(neighbour->lost_to_itself(), 0);
+  SurroundingsWindow own = quiet_window(1, 9);
+  own.waited = 0.6;
+  const auto threads = summarise(std::vector{own});
+  EXPECT_DOUBLE_EQ(threads->lost_to_others(), 0);
+  EXPECT_NEAR(threads->lost_to_itself(), 0.58, 1e-9);
+  SurroundingsWindow quota = quiet_window(1, 9);
+  quota.own = 1.0, quota.throttled = 0.9, quota.waited = 0.9;
+  EXPECT_DOUBLE_EQ(summarise(std::vector{quota})->lost_to_quota(), 0.9);
+  EXPECT_EQ(summarise({}), std::nullopt);
+}
+
+TEST(Surroundings, WindowsCountByTheirTime) {
+  const auto sum = summarise(std::vector{quiet_window(1, 10, 3), with_neighbour(11, 12, 1)});
+  EXPECT_DOUBLE_EQ(sum->disturbed, 0.25);
+  EXPECT_NEAR(*sum->others, 0.75 * 0.02 + 0.25 * 0.9, 1e-9);
+  EXPECT_EQ(busy_sentence(*sum), "The machine was busy for 25 % of this run: other processes used 0.2 of its 2 cores.");
+  EXPECT_EQ(busy_sentence(*summarise(std::vector{quiet_window(1, 10)})), "");
+}
+
+TEST(Surroundings, DisturbedStepsAreLeftOutWhileEnoughAreLeft) {
+  std::vector<measure::StepRow> rows(50);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].step = static_cast<int64_t>(i + 1);
+  const std::vector<SurroundingsWindow> windows = {quiet_window(1, 30), with_neighbour(31, 50)};
+  const auto left = undisturbed(rows, windows);
+  ASSERT_EQ(left.size(), 30u);
+  EXPECT_EQ(left.back().step, 30);
+  EXPECT_EQ(undisturbed(rows, std::vector{with_neighbour(1, 40)}).size(), 50u);  // ten are too few to judge by
+}
+
+}  // namespace
+}  // namespace redline::doctor

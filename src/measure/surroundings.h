@@ -1,0 +1,34 @@
+// A stretch of a run and what the machine did meanwhile: kept as an event of the run record.
+#pragma once
+
+#include <optional>
+
+#include "device/surroundings.h"
+#include "measure/run_record.h"
+
+namespace redline::measure {
+
+struct SurroundingsWindow {
+  int64_t first_step = 0, last_step = 0;  // that ended in it
+  double seconds = 0;
+  double cores = 0, own = 0;  // that the process may use, and that it used
+  // Cores' worth, or shares of the time; none: not to be seen here.
+  std::optional<double> others;           // cores that other processes used
+  std::optional<double> stolen;           // cores that the hypervisor took
+  std::optional<double> waited;           // cores' worth of own threads that were ready and had none
+  std::optional<double> throttled;        // cores' worth that a quota held back
+  std::optional<double> memory_pressure;  // share of the time in which something stalled for memory
+  std::optional<double> disk_pressure;    // the same for the disk
+  std::optional<double> swapped;          // pages a second
+  double major_faults = 0, switches = 0;  // a second; switches: involuntary ones
+};
+
+// Ticks of the kernel are coarse: below 0.1 s it tells little. None where no time has passed.
+std::optional<SurroundingsWindow> window_between(const device::SurroundingsCounts& before,
+                                                 const device::SurroundingsCounts& after);
+
+inline constexpr const char* kSurroundingsEvent = "surroundings";
+FieldList surroundings_fields(const SurroundingsWindow& window);
+std::optional<SurroundingsWindow> surroundings_of(const Event& event);  // none: another event, or not whole
+
+}  // namespace redline::measure

@@ -1,0 +1,62 @@
+#include "measure/surroundings.h"
+
+#include <gtest/gtest.h>
+
+namespace redline::measure {
+namespace {
+
+device::SurroundingsCounts counts(double seconds) {
+  device::SurroundingsCounts c;
+  c.at_ns = static_cast<int64_t>(seconds * 1e9);
+  c.own_cpu_ns = static_cast<int64_t>(seconds * 1.5e9);
+  c.cores = 2;
+  c.busy_seconds = 1.9 * seconds;
+  c.stolen_seconds = 0.1 * seconds;
+  c.run_wait_ns = static_cast<int64_t>(seconds * 0.25e9);
+  c.memory_pressure_ns = static_cast<int64_t>(seconds * 3e9);
+  c.major_faults = static_cast<int64_t>(seconds * 40);
+  return c;
+}
+
+TEST(Surroundings, ADifferenceIsAWindow) {
+  const auto window = window_between(counts(10), counts(12));
+  ASSERT_TRUE(window);
+  EXPECT_DOUBLE_EQ(window->seconds, 2);
+  EXPECT_DOUBLE_EQ(window->own, 1.5);
+  EXPECT_NEAR(window->others.value(), 0.3, 1e-9);  // 1.9 busy, 1.5 of them own, 0.1 stolen
+  EXPECT_NEAR(window->stolen.value(), 0.1, 1e-9);
+  EXPECT_NEAR(window->waited.value(), 0.25, 1e-9);
+  EXPECT_DOUBLE_EQ(window->memory_pressure.value(), 1);  // a share, whatever the kernel counts
+  EXPECT_DOUBLE_EQ(window->major_faults, 40);
+  EXPECT_FALSE(window->throttled);
+  EXPECT_FALSE(window->swapped);
+  EXPECT_FALSE(window_between(counts(10), counts(10)));
+  EXPECT_FALSE(window_between(counts(10), counts(9)));  // a clock that jumped
+}
+
+TEST(Surroundings, CountsThatFallAreNothing) {
+  device::SurroundingsCounts after = counts(12);
+  after.run_wait_ns = 5;  // the thread that had waited is gone
+  EXPECT_DOUBLE_EQ(window_between(counts(10), after)->waited.value(), 0);
+}
+
+TEST(Surroundings, AnEventGivesItBack) {
+  SurroundingsWindow window = window_between(counts(10), counts(12)).value();
+  window.first_step = 7, window.last_step = 19;
+  Event event{"2026-11-18T00:00:00Z", kSurroundingsEvent, surroundings_fields(window)};
+  const auto back = surroundings_of(event);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->first_step, 7);
+  EXPECT_EQ(back->last_step, 19);
+  EXPECT_NEAR(back->others.value(), 0.3, 1e-4);
+  EXPECT_FALSE(back->throttled);
+  event.fields.erase(event.fields.begin());
+  EXPECT_FALSE(surroundings_of(event));  // not whole
+  event.kind = "checkpoint.saved";
+  EXPECT_FALSE(surroundings_of(event));
+  const Event lying{"", kSurroundingsEvent, {{"first_step", int64_t{9}}, {"last_step", int64_t{3}}}};
+  EXPECT_FALSE(surroundings_of(lying));
+}
+
+}  // namespace
+}  // namespace redline::measure

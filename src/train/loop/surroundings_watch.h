@@ -1,0 +1,42 @@
+// What the machine does beside the loop, window by window. Windows grow with the run (a quarter of a second at first, a
+// five-hundredth of its time later, half a minute at most), so that a long run's record stays small and reading the
+// kernel's counts costs nothing that matters.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "device/surroundings.h"
+#include "measure/surroundings.h"
+
+namespace redline::train {
+
+class SurroundingsWatch {
+ public:
+  // Before the first step of this process.
+  void start() {
+    before_ = reader_.read();
+    begin_ns_ = before_.at_ns;
+    first_step_ = -1;
+  }
+
+  // After each step, with its end on the clock; a window that is over.
+  std::optional<measure::SurroundingsWindow> after_step(int64_t step, int64_t now_ns) {
+    if (first_step_ < 0) first_step_ = step;
+    const int64_t length = std::clamp<int64_t>((now_ns - begin_ns_) / 500, 250'000'000, 30'000'000'000);
+    if (now_ns - before_.at_ns < length) return std::nullopt;
+    const device::SurroundingsCounts after = reader_.read();
+    auto window = measure::window_between(before_, after);
+    if (window) window->first_step = first_step_, window->last_step = step;
+    before_ = after;
+    first_step_ = -1;
+    return window;
+  }
+
+ private:
+  device::SurroundingsReader reader_;
+  device::SurroundingsCounts before_;
+  int64_t begin_ns_ = 0, first_step_ = -1;
+};
+
+}  // namespace redline::train
