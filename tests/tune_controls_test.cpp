@@ -259,8 +259,8 @@ TEST_F(Controls, PairsShareSeedsAndReferenceRunsAreKept) {
 
 TEST_F(Controls, WatchingTheNoiseChangesNoBit) {
   plan_pairs(40);
-  EXPECT_EQ(runs_->make({}, {}, 0, /*watch_noise=*/true, 0, 1).losses,
-            runs_->make({}, {}, 0, /*watch_noise=*/false, 0, 1).losses);
+  EXPECT_EQ(runs_->make(runs_->run(), {}, 0, /*watch_noise=*/true, 0, 1).losses,
+            runs_->make(runs_->run(), {}, 0, /*watch_noise=*/false, 0, 1).losses);
 }
 
 TEST_F(Controls, AShorterRunIsTheSameScheduleShorter) {

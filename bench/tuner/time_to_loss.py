@@ -1,4 +1,5 @@
-"""What a larger batch is worth: predicted from the noise of the reference's gradients, measured as samples and seconds to the reference's held-out loss.
+"""What a larger batch is worth: predicted from the noise of the reference's gradients, measured as what a sample is worth by whole schedules of half and of all samples, times
+the speed of interleaved blocks.
 
 time_to_loss.py REDLINE FOLDER [PAIRS]: prints the table.
 """
@@ -9,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import proof_jobs
+import loss_jobs as jobs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMES = (2, 4, 8)
@@ -24,8 +25,8 @@ def call(redline, folder, *words):
 
 def certify(redline, folder, task, pairs, settings, seed):
     words = [word for setting in settings for word in ("--with", setting)]
-    return call(redline, folder, "certify", f"{task}.yaml", f"seed={seed}", "--steps", str(proof_jobs.STEPS[task]), "--pairs", str(pairs), "--every-pair",
-                "--companions", "--longest", "4", "--speed", *words)["settings"]
+    return call(redline, folder, "certify", f"{task}.yaml", f"seed={seed}", "--steps", str(jobs.STEPS[task]), "--pairs", str(pairs), "--every-pair",
+                "--companions", "--speed", *words)["settings"]
 
 
 def row_of(task, what, row, kept):
@@ -51,12 +52,12 @@ def campaign(redline, folder, pairs=5, budget="120s"):
     folder.mkdir(parents=True, exist_ok=True)
     redline = str(pathlib.Path(redline).resolve())
     found = []
-    for task, recipe in proof_jobs.RECIPES.items():
+    for task, recipe in jobs.RECIPES.items():
         (folder / f"{task}.yaml").write_text(recipe.format(root=ROOT))
-        rows = certify(redline, folder, task, pairs, [proof_jobs.larger_batch(task, times) for times in TIMES], 1)
+        rows = certify(redline, folder, task, pairs, [jobs.larger_batch(task, times) for times in TIMES], jobs.SEED)
         found += [row_of(task, f"x {times}", row, False) for times, row in zip(TIMES, rows) if row["failure"] == ""]
         if batch := tuned_batch(redline, folder, task, budget):
-            found.append(row_of(task, batch, certify(redline, folder, task, pairs, [batch], 101)[0], True))
+            found.append(row_of(task, batch, certify(redline, folder, task, pairs, [batch], jobs.OTHER_SEED)[0], True))
     return found
 
 

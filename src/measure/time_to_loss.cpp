@@ -29,6 +29,39 @@ std::optional<double> pair_efficiency(const HeldOutCurve& reference, const HeldO
   return *theirs / *mine;
 }
 
+namespace {
+
+struct MeanAndError {
+  double mean = 0, error = 0;
+};
+MeanAndError mean_of_differences(std::span<const double> a, std::span<const double> b) {
+  std::vector<double> differences;
+  for (size_t i = 0; i < a.size(); ++i) differences.push_back(a[i] - b[i]);
+  MeanAndError out{mean(differences), 0};
+  double squares = 0;
+  for (const double one : differences) squares += (one - out.mean) * (one - out.mean);
+  const auto n = static_cast<double>(differences.size());
+  out.error = std::sqrt(squares / (n - 1) / n);
+  return out;
+}
+
+constexpr double kLeastWorth = 1.0 / 16, kMostWorth = 4;  // beyond two lengths either way a line says nothing
+
+}  // namespace
+
+std::optional<RatioEstimate> schedule_efficiency(std::span<const double> half, std::span<const double> whole,
+                                                 std::span<const double> candidate) {
+  const size_t n = half.size();
+  if (n < 2 || whole.size() != n || candidate.size() != n) return std::nullopt;
+  const MeanAndError slope = mean_of_differences(half, whole), lost = mean_of_differences(candidate, whole);
+  if (!std::isfinite(lost.mean) || !(slope.mean > 2 * slope.error) || !(slope.mean > 0)) return std::nullopt;
+  const double halvings = lost.mean / slope.mean;
+  const double error = std::hypot(lost.error / slope.mean, halvings * slope.error / slope.mean);
+  const double reach = student_quantile(0.975, static_cast<int>(n) - 1) * error;
+  const auto worth = [](double by) { return std::clamp(std::exp2(-by), kLeastWorth, kMostWorth); };
+  return RatioEstimate{worth(halvings), {worth(halvings + reach), worth(halvings - reach)}, static_cast<int>(n)};
+}
+
 RatioEstimate mean_ratio(std::span<const double> ratios) {
   REDLINE_CHECK(!ratios.empty(), "a mean needs a value");
   std::vector<double> logs;

@@ -24,6 +24,14 @@ std::optional<double> samples_to_reach(const HeldOutCurve& curve, double level);
 std::optional<double> pair_efficiency(const HeldOutCurve& reference, const HeldOutCurve& candidate,
                                       std::optional<double> level = std::nullopt);
 
+// What a sample is worth by the ends of whole schedules: the reference's losses after half and after all of the
+// samples, and the candidate's after all of them, by pair. The candidate's loss is that of a reference with so many
+// times the samples, on the line that the two lengths give over the logarithm of the samples: a run that is annealed at
+// its end cannot be continued, so that waiting for its loss to fall further would measure the schedule. nullopt where
+// the reference's second half teaches it nothing that its seeds can tell, and with fewer than two pairs.
+std::optional<RatioEstimate> schedule_efficiency(std::span<const double> half, std::span<const double> whole,
+                                                 std::span<const double> candidate);
+
 // The mean over pairs on the log scale, with Student's 95 % interval. Requires a value.
 RatioEstimate mean_ratio(std::span<const double> ratios);
 // Both factors at once, their errors independent.

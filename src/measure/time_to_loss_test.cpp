@@ -57,5 +57,26 @@ TEST(TimeToLoss, NoiseSaysWhatASampleIsWorth) {
   EXPECT_GT(noise_efficiency(small, 8, 4), 1);
 }
 
+// A law loss = 4 - log2(worth x samples / 100): a candidate whose samples are worth 0.7 is found to be so.
+TEST(TimeToLoss, EndsOfSchedulesTellWhatASampleIsWorth) {
+  const auto loss = [](double samples) { return 4 - std::log2(samples / 100); };
+  std::vector<double> half, whole, candidate;
+  for (const double seed : {-0.02, 0.01, 0.03, -0.01, 0.0}) {
+    half.push_back(loss(400) + seed);
+    whole.push_back(loss(800) + 0.5 * seed);
+    candidate.push_back(loss(0.7 * 800) + 0.4 * seed);
+  }
+  const auto worth = schedule_efficiency(half, whole, candidate);
+  ASSERT_TRUE(worth);
+  EXPECT_NEAR(worth->ratio, 0.7, 0.01);
+  EXPECT_LT(worth->interval.low, 0.7);
+  EXPECT_GT(worth->interval.high, 0.7);
+  EXPECT_NEAR(schedule_efficiency(half, whole, whole)->ratio, 1, 1e-12);
+  EXPECT_FALSE(schedule_efficiency(whole, whole, candidate));  // it had learned all in the first half
+  EXPECT_FALSE(schedule_efficiency(std::span(half).first(1), std::span(whole).first(1), std::span(candidate).first(1)));
+  candidate[2] = NAN;
+  EXPECT_FALSE(schedule_efficiency(half, whole, candidate));
+}
+
 }  // namespace
 }  // namespace redline::measure

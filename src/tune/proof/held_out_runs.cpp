@@ -33,18 +33,17 @@ uint64_t HeldOutRuns::pair_seed(const train::Job& job, int pair) const {
   return pair == 0 ? job.seed() : mix_key(job.seed(), static_cast<uint64_t>(pair)) >> 33;
 }
 
-measure::HeldOutCurve HeldOutRuns::make(const Setting& setting, const std::vector<std::string>& typed, int pair,
-                                        bool watch_noise, double level, double longest) {
+measure::HeldOutCurve HeldOutRuns::make(const JudgedRun& run, const Setting& setting, int pair, bool watch_noise,
+                                        double level, double longest) {
   config::RequestSource source = jobs_.with(setting);
-  source.overrides.insert(source.overrides.end(), typed.begin(), typed.end());
   const auto job = train::Job::read(jobs_.registry, source, jobs_.machine);
-  const double reference_step = run_.samples / static_cast<double>(run_.steps);
+  const double reference_step = run.samples / static_cast<double>(run.steps);
   const double per_step = samples_of_step(*job, reference_step);
-  for (const std::string& word : shortened(*job, run_, per_step)) source.overrides.push_back(word);
+  for (const std::string& word : shortened(*job, run, per_step)) source.overrides.push_back(word);
   source.overrides.push_back(fmt::format("seed={}", pair_seed(*job, pair)));
   train::TrialOptions options;
   options.log = options.monitor = false;
-  options.hold_out = run_.hold_out;
+  options.hold_out = run.hold_out;
   train::Trial trial(jobs_.registry, source, jobs_.machine, options);
   options.validate = false;  // the loop validates nothing of itself, but has the data
   trial.vary(options);
@@ -53,10 +52,10 @@ measure::HeldOutCurve HeldOutRuns::make(const Setting& setting, const std::vecto
   measure::HeldOutCurve curve;
   double seen = 0;
   const auto look = [&] {
-    const auto metrics = trial.evaluate(run_.precision, run_.held_out_batches);
-    const auto found = metrics.find(run_.metric);
+    const auto metrics = trial.evaluate(run.precision, run.held_out_batches);
+    const auto found = metrics.find(run.metric);
     if (found == metrics.end())
-      throw DataError(fmt::format("A validation gives no '{}', which the certificate is judged by.", run_.metric));
+      throw DataError(fmt::format("A validation gives no '{}', which the certificate is judged by.", run.metric));
     curve.samples.push_back(seen);
     curve.losses.push_back(found->second);
   };
@@ -67,7 +66,7 @@ measure::HeldOutCurve HeldOutRuns::make(const Setting& setting, const std::vecto
       const auto steps = std::max<int64_t>(1, std::llround((samples - seen) / per_step));
       for (const measure::StepRow& row : trial.run(watch_noise ? 1 : steps).rows) seen += row.samples;
       if (!watch_noise) continue;
-      const int stretch = std::min(kStretches - 1, static_cast<int>(kStretches * seen / run_.samples));
+      const int stretch = std::min(kStretches - 1, static_cast<int>(kStretches * seen / run.samples));
       for (const train::NoiseWatch::Step& step : trial.take_noise()) {
         noise_[stretch].gradient_squared += step.gradient_squared;
         noise_[stretch].variance += step.variance;
@@ -76,12 +75,12 @@ measure::HeldOutCurve HeldOutRuns::make(const Setting& setting, const std::vecto
   };
   look();
   for (const double place : kPlaces) {
-    run_to(place * run_.samples);
+    run_to(place * run.samples);
     look();
     if (!std::isfinite(curve.losses.back())) return curve;
   }
   for (double place = 1.125; place <= longest + 1e-9 && curve.losses.back() > level; place += 0.125) {
-    run_to(place * run_.samples);
+    run_to(place * run.samples);
     look();
   }
   return curve;
@@ -91,14 +90,23 @@ const measure::HeldOutCurve& HeldOutRuns::reference(int pair) {
   const auto found = reference_.find(pair);
   if (found != reference_.end()) return found->second;
   const int64_t begin = now_ns();
-  measure::HeldOutCurve curve = make({}, {}, pair, /*watch_noise=*/true, 0, 1);
+  measure::HeldOutCurve curve = make(run_, {}, pair, /*watch_noise=*/true, 0, 1);
   reference_seconds_ = seconds_between(begin, now_ns());
   return reference_[pair] = std::move(curve);
 }
 
+double HeldOutRuns::reference_half(int pair) {
+  const auto found = halves_.find(pair);
+  if (found != halves_.end()) return found->second;
+  JudgedRun half = run_;
+  half.steps = std::max<int64_t>(1, run_.steps / 2);
+  half.samples = run_.samples * static_cast<double>(half.steps) / static_cast<double>(run_.steps);
+  return halves_[pair] = make(half, {}, pair, false, 0, 1).losses.back();
+}
+
 measure::HeldOutCurve HeldOutRuns::candidate(const Setting& setting, int pair, double level, double longest) {
   try {
-    return run_candidate ? run_candidate(setting, pair) : make(setting, {}, pair, false, level, longest);
+    return run_candidate ? run_candidate(setting, pair) : make(run_, setting, pair, false, level, longest);
   } catch (const DivergedError&) {
     return {{0, run_.samples}, {std::nan(""), std::nan("")}};
   }

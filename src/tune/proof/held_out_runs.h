@@ -20,6 +20,8 @@ class HeldOutRuns {
   // Held-out losses of pair i (from 0). Throws what training throws, but a candidate that diverges has a loss that is
   // not a number.
   const measure::HeldOutCurve& reference(int pair);
+  // Its loss at the end of a run of half the samples, schedules shortened along.
+  double reference_half(int pair);
   // A candidate that has not reached `level` at the judged point may go on to so many times its samples, which is for
   // its time to that loss alone.
   measure::HeldOutCurve candidate(const Setting& setting, int pair, double level = 0, double longest = 1);
@@ -29,9 +31,8 @@ class HeldOutRuns {
   double reference_seconds() const { return reference_seconds_; }  // of the last reference run; 0: none yet
   // Negative controls put a sabotaged training here; the words are typed on top.
   std::function<measure::HeldOutCurve(const Setting& setting, int pair)> run_candidate{};
-
-  measure::HeldOutCurve make(const Setting& setting, const std::vector<std::string>& typed, int pair, bool watch_noise,
-                             double level, double longest);
+  measure::HeldOutCurve make(const JudgedRun& run, const Setting& setting, int pair, bool watch_noise, double level,
+                             double longest);
 
  private:
   uint64_t pair_seed(const train::Job& job, int pair) const;
@@ -39,6 +40,7 @@ class HeldOutRuns {
   const JobSource& jobs_;
   JudgedRun run_;
   std::map<int, measure::HeldOutCurve> reference_;
+  std::map<int, double> halves_;
   struct Stretch {
     double gradient_squared = 0, variance = 0;
   };

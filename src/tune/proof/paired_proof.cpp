@@ -19,6 +19,8 @@ namespace {
 
 std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share); }
 
+constexpr size_t kFewestHalves = 3;
+
 struct Pairs {
   std::vector<measure::PairedLosses> losses;
   std::vector<measure::HeldOutCurve> reference, candidate;
@@ -96,27 +98,47 @@ std::string sentence(const measure::PairedJudgement& j, const Pairs& pairs, cons
          pairs_needed_text(j) + where;
 }
 
-measure::TimeToLoss time_to_loss(const Pairs& pairs, const HeldOutRuns& runs, const PairedOptions& options) {
+// To a loss that the user asked for: where both curves reach it.
+void to_target(measure::TimeToLoss& time, const Pairs& pairs, const JudgedRun& run, double target) {
+  std::vector<double> ratios;
+  bool known = true;
+  for (const auto& curve : pairs.reference) known = known && curve.losses.back() <= target;
+  for (size_t i = 0; i < pairs.candidate.size(); ++i) {
+    const double level = known ? target : pairs.reference[i].losses.back();
+    if (!measure::samples_to_reach(pairs.candidate[i], level)) time.reached = false;
+    if (const auto ratio = measure::pair_efficiency(pairs.reference[i], pairs.candidate[i], level))
+      ratios.push_back(*ratio);
+  }
+  time.level = known ? fmt::format("{} {}", run.metric, loss_text(target))
+                     : fmt::format("the reference's last {}, since {} is not reached in runs this short", run.metric,
+                                   loss_text(target));
+  if (ratios.size() == pairs.candidate.size() && ratios.size() > 1) time.efficiency = measure::mean_ratio(ratios);
+}
+
+// To the reference's last loss: what a sample is worth, by runs of the reference of half the length.
+void to_last_loss(measure::TimeToLoss& time, const Pairs& pairs, HeldOutRuns& runs, const PairedOptions& options) {
+  time.level = fmt::format("the reference's last {}", runs.run().metric);
+  std::vector<double> half, whole, mine;
+  for (size_t i = 0; i < pairs.candidate.size(); ++i) {
+    if (i >= kFewestHalves && options.out_of_time && options.out_of_time()) break;
+    half.push_back(runs.reference_half(static_cast<int>(i)));
+    whole.push_back(pairs.losses[i].reference);
+    mine.push_back(pairs.losses[i].candidate);
+  }
+  time.efficiency = measure::schedule_efficiency(half, whole, mine);
+}
+
+measure::TimeToLoss time_to_loss(const Pairs& pairs, HeldOutRuns& runs, const PairedOptions& options) {
   measure::TimeToLoss time;
   const JudgedRun& run = runs.run();
   const double batch = run.samples / static_cast<double>(run.steps);
   const std::vector<measure::NoiseScale> noise = runs.noise();
   time.predicted_efficiency = measure::noise_efficiency(noise, batch, options.samples_factor * batch);
   if (!noise.empty()) time.noise_scale = noise.back().noise;
-  std::vector<double> ratios;
-  bool to_target = options.target.has_value();
-  for (const auto& curve : pairs.reference) to_target = to_target && curve.losses.back() <= *options.target;
-  for (size_t i = 0; i < pairs.candidate.size(); ++i) {
-    const std::optional<double> level = to_target ? options.target : std::optional(pairs.reference[i].losses.back());
-    if (!measure::samples_to_reach(pairs.candidate[i], *level)) time.reached = false;
-    if (const auto ratio = measure::pair_efficiency(pairs.reference[i], pairs.candidate[i], level))
-      ratios.push_back(*ratio);
-  }
-  time.level = to_target        ? fmt::format("{} {}", run.metric, loss_text(*options.target))
-               : options.target ? fmt::format("the reference's last {}, since {} is not reached in runs this short",
-                                              run.metric, loss_text(*options.target))
-                                : fmt::format("the reference's last {}", run.metric);
-  if (ratios.size() == pairs.candidate.size() && ratios.size() > 1) time.efficiency = measure::mean_ratio(ratios);
+  if (options.target)
+    to_target(time, pairs, run, *options.target);
+  else
+    to_last_loss(time, pairs, runs, options);
   return time;
 }
 
