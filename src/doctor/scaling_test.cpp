@@ -116,8 +116,8 @@ TEST(Scaling, OneProcessIsTakenWithCare) {
   one[0].events.push_back({"", "loop.cost", {{"gradient_bytes", int64_t{40'000'000}}}});
   const ScaleBasis basis = scale_basis(one);
   EXPECT_FALSE(basis.measured);
-  ASSERT_EQ(basis.steps[0].buckets.size(), 3u) << "1 MiB, 25 MiB and the rest";
-  EXPECT_NEAR(basis.steps[0].buckets[2].ready_seconds, 0.06, 1e-9);
+  ASSERT_EQ(basis.steps[0].buckets.size(), 11u) << "1 MiB, tenths, and the rest";
+  EXPECT_NEAR(basis.steps[0].buckets.back().ready_seconds, 0.06, 1e-9);
   const std::vector<int> ranks{8};
   const Forecast careful = forecast_scale(basis, {Topology::Ring, {125e7, 50e-6}, 1}, ranks);
   EXPECT_FALSE(careful.points[0].worth);

@@ -54,6 +54,8 @@ std::optional<double> number_of(const Event& event, const char* name) {
 
 }  // namespace
 
+int64_t bucket_bytes(int64_t total, int64_t limit) { return std::min(limit, std::max(kFirstBucketBytes, total / 10)); }
+
 int64_t ReduceTimeline::bytes() const {
   int64_t sum = 0;
   for (const BucketTimes& one : buckets) sum += one.bytes;

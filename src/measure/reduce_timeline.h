@@ -35,6 +35,11 @@ struct ReduceTimeline {
   int64_t overlapped_ns() const;  // in flight beside backward; buckets at the same time count once
 };
 
+// Size of a bucket of `total` bytes of gradients under a limit: about a tenth of them, so that most have left when
+// backward ends, and a mebibyte at least, so that messages stay few. The first one is a mebibyte.
+inline constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;
+int64_t bucket_bytes(int64_t total, int64_t limit);
+
 inline constexpr const char* kReduceTimelineEvent = "ranks.timeline";
 FieldList timeline_fields(const ReduceTimeline& timeline);
 // nullopt for another event, and for one that does not hold a timeline.

@@ -40,6 +40,14 @@ TEST(ReduceTimeline, TheEventHoldsItWhole) {
   EXPECT_EQ(*back->variance, 3.5);
 }
 
+TEST(ReduceTimeline, BucketsAreATenthWithinBounds) {
+  constexpr int64_t kMiB = 1 << 20;
+  EXPECT_EQ(bucket_bytes(20 * kMiB, 25 * kMiB), 2 * kMiB);
+  EXPECT_EQ(bucket_bytes(3 * kMiB, 25 * kMiB), kMiB);
+  EXPECT_EQ(bucket_bytes(1000 * kMiB, 25 * kMiB), 25 * kMiB);
+  EXPECT_EQ(bucket_bytes(20 * kMiB, 300), 300) << "a limit is a limit";
+}
+
 TEST(ReduceTimeline, OtherEventsAndDamagedOnesHoldNone) {
   FieldList fields = timeline_fields(example());
   EXPECT_FALSE(timeline_of({"", "rank.lost", fields}));

@@ -165,3 +165,24 @@ def finish(processes, codes):
     texts = [p.communicate(timeout=90)[1] for p in processes]
     assert [p.returncode for p in processes] == codes, texts
     return texts
+
+
+def listening_in(words, pid):
+    """Addresses that a process listens at, as its own network namespace shows them; `words` run a command there."""
+    sockets = set()
+    for link in pathlib.Path(f"/proc/{pid}/fd").glob("*"):
+        try:
+            target = os.readlink(link)
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            sockets.add(target[8:-1])
+    found = []
+    for table in ("tcp", "tcp6"):
+        text = subprocess.run([*words, "cat", f"/proc/net/{table}"], check=True, capture_output=True, text=True).stdout
+        for line in text.splitlines()[1:]:
+            columns = line.split()
+            if columns[3] == "0A" and columns[9] in sockets:
+                number = bytes.fromhex(columns[1].split(":")[0][-8:])[::-1]
+                found.append(".".join(map(str, number)))
+    return found

@@ -20,7 +20,7 @@ using measure::RunRecord;
 constexpr double kNano = 1e-9;
 // Of a run of one process, which has measured none: what two ranks on one machine show.
 constexpr OwnCost kAssumedCost{100e-6, 1e-9};
-constexpr double kBucketBytes = 25.0 * (1 << 20), kFirstBucketBytes = 1 << 20;
+constexpr int64_t kBucketLimit = int64_t{25} << 20;
 
 using StepTimelines = std::map<int64_t, std::vector<ReduceTimeline>>;  // by step, of the ranks that kept it
 
@@ -140,6 +140,7 @@ ScaleBasis basis_of_one_process(const RunRecord& record) {
   basis.samples_per_step = samples_of(record);
   basis.own = kAssumedCost;
   const double bytes = gradient_bytes_of(record);
+  const auto bucket = static_cast<double>(measure::bucket_bytes(static_cast<int64_t>(bytes), kBucketLimit));
   for (const measure::StepRow& row : record.steps) {
     if ((row.flags & measure::kStepUntimed) != 0 || row.wall_ns <= 0) continue;
     const auto seconds = [&](Phase phase) {
@@ -151,7 +152,7 @@ ScaleBasis basis_of_one_process(const RunRecord& record) {
     step.backward_seconds = seconds(Phase::Backward) / std::max(1, row.micro_batches);
     step.exchanges = 1;
     for (double sent = 0; sent < bytes;) {
-      const double size = std::min(bytes - sent, sent == 0 ? kFirstBucketBytes : kBucketBytes);
+      const double size = std::min(bytes - sent, sent == 0 ? static_cast<double>(measure::kFirstBucketBytes) : bucket);
       sent += size;
       step.buckets.push_back({size, step.backward_seconds * sent / bytes});
     }

@@ -15,8 +15,7 @@ namespace redline::train {
 
 namespace {
 
-constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;  // small, so that the first one goes out early
-constexpr int64_t kNoiseEvery = 16;                      // passes: reading all gradients once more is not free
+constexpr int64_t kNoiseEvery = 16;  // passes: reading all gradients once more is not free
 
 std::optional<torch::ScalarType> wire_type(const std::string& compression) {
   if (compression == "bf16") return torch::kBFloat16;
@@ -146,12 +145,15 @@ void GradientBuckets::build() {
   std::reverse(buckets.begin(), buckets.end());  // gradients come from the model's end
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < names_.size(); ++i) names[i] = names_[i];
+  int64_t total = 0;
+  for (const torch::Tensor& parameter : parameters_) total += static_cast<int64_t>(parameter.nbytes());
+  const int64_t size = measure::bucket_bytes(total, settings_.bucket_bytes);
   // Its own search for unused parameters stays off: see mark_missing().
-  reducer_ = std::make_unique<c10d::Reducer>(
-      parameters_, std::move(buckets), group_.for_gradients(), sparse, settings_.bucket_bytes,
-      /*find_unused_parameters=*/false, settings_.gradient_as_bucket_view, std::move(names),
-      std::min(settings_.bucket_bytes, kFirstBucketBytes), /*skip_all_reduce_unused_params=*/false,
-      /*use_python_reducer=*/false, std::vector<int64_t>{});
+  reducer_ = std::make_unique<c10d::Reducer>(parameters_, std::move(buckets), group_.for_gradients(), sparse, size,
+                                             /*find_unused_parameters=*/false, settings_.gradient_as_bucket_view,
+                                             std::move(names), std::min(size, measure::kFirstBucketBytes),
+                                             /*skip_all_reduce_unused_params=*/false,
+                                             /*use_python_reducer=*/false, std::vector<int64_t>{});
   auto hook = std::make_unique<Hook>(group_.for_gradients(), wire_type(settings_.compression), clock_);
   hook_ = hook.get();
   reducer_->register_comm_hook(std::move(hook));
