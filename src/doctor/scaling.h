@@ -56,6 +56,7 @@ struct Forecast {
   // From here on twice as many ranks bring less than kWorthDoubling; 0: not up to kMostRanks.
   int stops_paying_at = 0;
   bool by_time_to_loss = false;
+  double noise = 0;  // in samples, where that is known
   std::vector<std::string> notes;
   static constexpr double kWorthDoubling = 1.1;
   static constexpr int kMostRanks = 65536;

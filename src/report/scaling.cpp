@@ -57,7 +57,7 @@ std::string scale_text(const doctor::ScaleBasis& basis, const doctor::Network& n
     out += wrap_text(
         fmt::format("Worth: what a sample of the larger batch brings against one of {:.0f}, by the gradients' noise of "
                     "{:.0f} samples; to loss: speed to the same loss against {} ranks.",
-                    basis.samples_per_step, basis.noise.empty() ? 0.0 : basis.noise[0].noise, basis.world),
+                    basis.samples_per_step, forecast.noise, basis.world),
         width);
   for (const std::string& note : forecast.notes) out += wrap_text("Note: " + note, width);
   return out;

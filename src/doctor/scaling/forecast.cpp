@@ -145,6 +145,7 @@ Forecast forecast_scale(const ScaleBasis& basis, const Network& network, std::sp
   Forecast forecast;
   forecast.notes = basis.notes;
   forecast.by_time_to_loss = !known.empty();
+  if (!known.empty()) forecast.noise = known[0].noise;
   const double alone = seconds_at(basis, network, 1).likely.sum();
   const double now = worth_of(point_at(basis, network, basis.world, alone, known));
   for (const int n : ranks) {
