@@ -75,8 +75,8 @@ TEST(Scaling, AForecastByHand) {
   EXPECT_NEAR(one.samples_per_second, 160, 1e-6);
   EXPECT_EQ(one.efficiency, 1);
   const double bucket = 5e6 / (0.95 * 125e6) + 2 * 0.25e-3;
-  // The first leaves at 30 ms and is back after backward; the second follows it.
-  EXPECT_NEAR(two.exposed_seconds, 0.030 + 2 * bucket - 0.060, 1e-9);
+  // The first leaves at 30 ms and is back after backward; the second moves while the first waits for its messages.
+  EXPECT_NEAR(two.exposed_seconds, 0.030 + 2 * bucket - 2 * 0.25e-3 - 0.060, 1e-9);
   EXPECT_NEAR(two.exchange_seconds, 2 * 0.25e-3, 1e-9);
   EXPECT_NEAR(two.samples_per_second, 32 / (0.1 + two.exposed_seconds + 0.5e-3), 1e-6);
   EXPECT_LT(two.samples_interval.low, two.samples_per_second);

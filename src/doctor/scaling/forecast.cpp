@@ -56,9 +56,8 @@ struct StepTime {
 StepTime time_of_step(const ScaleStep& step, const Costs& costs, int ranks) {
   StepTime time;
   time.own = step.own_seconds;
-  time.exposed = exposed_seconds(step.buckets, step.backward_seconds, [&](double bytes) {
-    return all_reduce_seconds(costs.network, costs.own, ranks, bytes);
-  });
+  time.exposed = exposed_seconds(step.buckets, step.backward_seconds,
+                                 [&](double bytes) { return all_reduce(costs.network, costs.own, ranks, bytes); });
   time.exchanges = step.exchanges * exchange_seconds(costs.network, costs.own, ranks) +
                    step.layer_sums * all_reduce_seconds(costs.network, costs.own, ranks, kLayerSumBytes);
   return time;

@@ -12,9 +12,9 @@ double per_byte(const Link& link, const OwnCost& own) {
   return std::max(link.bytes_per_second > 0 ? 1.0 / link.bytes_per_second : 0.0, own.seconds_per_byte);
 }
 
-double ring_seconds(const Link& link, const OwnCost& own, int ranks, double bytes) {
+ReduceSeconds ring(const Link& link, const OwnCost& own, int ranks, double bytes) {
   const double n = ranks;
-  return 2 * (n - 1) * (link.latency_seconds + own.message_seconds) + 2 * (n - 1) / n * bytes * per_byte(link, own);
+  return {2 * (n - 1) * (link.latency_seconds + own.message_seconds), 2 * (n - 1) / n * bytes * per_byte(link, own)};
 }
 
 }  // namespace
@@ -31,22 +31,24 @@ const char* topology_name(Topology topology) {
   return "?";
 }
 
-double all_reduce_seconds(const Network& network, const OwnCost& own, int ranks, double bytes) {
-  if (ranks < 2) return 0;
+ReduceSeconds all_reduce(const Network& network, const OwnCost& own, int ranks, double bytes) {
+  if (ranks < 2) return {};
   switch (network.topology) {
     case Topology::Ring:
-      return ring_seconds(network.link, own, ranks, bytes);
+      return ring(network.link, own, ranks, bytes);
     case Topology::Tree: {
       const double levels = std::ceil(std::log2(ranks));
-      return 2 * levels * (network.link.latency_seconds + own.message_seconds + bytes * per_byte(network.link, own));
+      return {2 * levels * (network.link.latency_seconds + own.message_seconds),
+              2 * levels * bytes * per_byte(network.link, own)};
     }
     case Topology::Hierarchical: {
       const int inside = std::clamp(network.per_host, 1, ranks), hosts = (ranks + inside - 1) / inside;
-      const double own_machine = inside > 1 ? ring_seconds({}, own, inside, bytes) : 0;
-      return own_machine + (hosts > 1 ? ring_seconds(network.link, own, hosts, bytes) : 0);
+      const ReduceSeconds own_machine = inside > 1 ? ring({}, own, inside, bytes) : ReduceSeconds{};
+      const ReduceSeconds between = hosts > 1 ? ring(network.link, own, hosts, bytes) : ReduceSeconds{};
+      return {own_machine.messages + between.messages, own_machine.moving + between.moving};
     }
   }
-  return 0;
+  return {};
 }
 
 double exchange_seconds(const Network& network, const OwnCost& own, int ranks) {

@@ -27,9 +27,18 @@ struct Network {
   int per_host = 1;  // ranks that meet on their machine first (hierarchical)
 };
 
+// A part in which the link is idle, and one in which it is busy.
+struct ReduceSeconds {
+  double messages = 0, moving = 0;
+  double sum() const { return messages + moving; }
+};
+
 // Sum over `ranks` of `bytes` on each. Ring: 2(n-1) messages of bytes/n. Tree: up and down a binary tree, whole.
 // Hierarchical: a ring inside each machine, then a ring of machines.
-double all_reduce_seconds(const Network& network, const OwnCost& own, int ranks, double bytes);
+ReduceSeconds all_reduce(const Network& network, const OwnCost& own, int ranks, double bytes);
+inline double all_reduce_seconds(const Network& network, const OwnCost& own, int ranks, double bytes) {
+  return all_reduce(network, own, ranks, bytes).sum();
+}
 // A few numbers of each rank to all: n-1 messages in a ring, whatever the topology of gradients.
 double exchange_seconds(const Network& network, const OwnCost& own, int ranks);
 
