@@ -13,10 +13,26 @@
 
 namespace redline::app {
 
+std::vector<measure::RunRecord> read_ranks(const std::string& directory) {
+  std::vector<measure::RunRecord> records{measure::read_run(directory)};
+  const auto folder = std::filesystem::path(directory) / "ranks";
+  constexpr int64_t kUnwrittenSteps = 128;  // a killed rank had not written its last rows
+  for (int rank = 1; measure::has_run_record(folder / std::to_string(rank)); ++rank) {
+    measure::RunRecord record = measure::read_run(folder / std::to_string(rank));
+    if (records[0].steps.empty() || record.steps.empty() ||
+        record.steps.back().step + kUnwrittenSteps < records[0].steps.back().step)
+      break;  // of an earlier start with more ranks
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
 report::RunPart read_part(const std::string& directory) {
   report::RunPart part;
   part.name = directory;
-  part.record = measure::read_run(directory);
+  std::vector<measure::RunRecord> ranks = read_ranks(directory);
+  part.ranks = doctor::rank_view(ranks);
+  part.record = std::move(ranks[0]);
   const std::vector<measure::SurroundingsWindow> around = doctor::surroundings_of(part.record);
   part.seen = doctor::observe(doctor::undisturbed(part.record.steps, around));
   part.seen.surroundings = doctor::summarise(around);

@@ -30,6 +30,8 @@ struct NamedFailures {
 };
 std::atomic<bool> names_armed{false};
 
+constexpr std::string_view kDelayPrefix = "delay.";
+
 void parse_environment(NamedFailures& failures) {
   const char* text = std::getenv("REDLINE_FAULTS");
   if (text == nullptr || *text == '\0') return;
@@ -40,7 +42,14 @@ void parse_environment(NamedFailures& failures) {
       throw ConfigError("REDLINE_FAULTS expects name@n,name@n with n from 1, but '" + printable(part) +
                         "' is none; correct it or unset the variable.");
     }
-    failures.left[part.substr(0, at_sign)] = *count;
+    const std::string name = part.substr(0, at_sign);
+    if (name.starts_with(kDelayPrefix)) {
+      const auto phase = phase_from_name(std::string_view(name).substr(kDelayPrefix.size()));
+      if (!phase) throw ConfigError("REDLINE_FAULTS names the delay '" + printable(name) + "', which is of no phase.");
+      add_delay(*phase, 1e-3 * static_cast<double>(*count), DelayKind::Sleep);
+      continue;
+    }
+    failures.left[name] = *count;
   }
   names_armed.store(true, std::memory_order_relaxed);
 }

@@ -32,7 +32,8 @@ void add_delay(Stage stage, double seconds, DelayKind kind);
 void clear();
 
 // Named points for tests, e.g. fail_once("checkpoint.sync", 3): the third take("checkpoint.sync") returns true.
-// Also read from the environment at start: REDLINE_FAULTS="name@n,name@n".
+// Also read from the environment at start: REDLINE_FAULTS="name@n,name@n"; delay.PHASE@n: n milliseconds in every scope
+// of that phase.
 void fail_once(const std::string& name, int64_t occurrence);
 bool take(const char* name);
 

@@ -42,6 +42,9 @@ MetricTable make_standard_metrics() {
   table.add({"collate_share", mean, "share", "Workers' time in collation, of their time in all stages."});
   table.add({"checkpoint_seconds", current, "s", "Time training stood still for the last checkpoint."});
   table.add({"validation_seconds", current, "s", "Wall time of the last validation."});
+  table.add({"reduce_exposed_seconds", mean, "s",
+             "Time of a step in which backward had ended and gradients of other ranks were still awaited."});
+  table.add({"reduce_overlapped_seconds", mean, "s", "Time of a step in which gradients travelled beside backward."});
   table.add({"step_time_drift", current, "share", "Running step time over the run's own early step time, less 1."});
   return table;
 }

@@ -39,6 +39,7 @@ class StepClock {
     timed_ = was_timed;
     end_ns_ = mark_ns_;
     finished_ = times_;
+    finished_timed_ = timed_;
     times_.fill(0);
     return finished_;
   }
@@ -54,6 +55,8 @@ class StepClock {
   int64_t begin_ns() const { return begin_ns_; }
   int64_t wall_ns() const { return end_ns_ - begin_ns_; }  // of the step that ended last
   const PhaseTimes& times() const { return times_; }       // of the step that is running, up to the last switch
+  // Of the step that ended last, where it was divided; else null.
+  const PhaseTimes* finished() const { return finished_timed_ ? &finished_ : nullptr; }
 
   // Charges the time since the last switch to the current phase and makes `phase` current; returns the one that was.
   Phase switch_to(Phase phase) {
@@ -82,7 +85,7 @@ class StepClock {
   int64_t begin_ns_ = 0, mark_ns_ = 0, end_ns_ = 0;
   SpanLog* spans_ = nullptr;
   std::atomic<Phase> current_{Phase::Other};
-  bool idle_forgotten_ = true, timed_ = true;
+  bool idle_forgotten_ = true, timed_ = true, finished_timed_ = false;
   int64_t every_ = 1, untimed_ = 0, switches_ = 0;
 };
 

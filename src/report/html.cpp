@@ -179,6 +179,26 @@ std::string diagnosis_section(const Page& page, const RunPart& run) {
   return out;
 }
 
+std::string ranks_section(const Page& page, const RunPart& run) {
+  if (!run.ranks) return {};
+  std::string out = heading(page.runs.size() > 1 ? "Ranks of " + label_of(page, run) : "Ranks") +
+                    "<div class=\"scroll\"><table><tr><th>rank</th><th>own work</th><th>waits for others</th>";
+  constexpr measure::Phase kShown[] = {measure::Phase::Wait, measure::Phase::Copy, measure::Phase::Forward,
+                                       measure::Phase::Backward, measure::Phase::Optimiser};
+  for (const measure::Phase phase : kShown) out += fmt::format("<th>{}</th>", measure::phase_name(phase));
+  out += "</tr>";
+  for (const doctor::RankLine& line : run.ranks->ranks) {
+    out += fmt::format("<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>", line.rank,
+                       format_seconds(line.own_seconds), format_seconds(line.wait_seconds));
+    for (const measure::Phase phase : kShown)
+      out += fmt::format("<td class=\"n\">{}</td>", format_seconds(line.phase_seconds[static_cast<size_t>(phase)]));
+    out += "</tr>";
+  }
+  out += "</table></div><ul>";
+  for (const std::string& sentence : run.ranks->sentences) out += "<li>" + draw::escape_html(sentence) + "</li>";
+  return out + "</ul>";
+}
+
 std::string operators_section(const RunPart& run) {
   if (run.operators.empty()) return {};
   std::string out =
@@ -250,6 +270,7 @@ std::string render_html(const Page& page) {
   for (const RunPart& run : page.runs) out += timeline(page, run);
   for (const RunPart& run : page.runs)
     if (run.diagnosis) out += diagnosis_section(page, run);
+  for (const RunPart& run : page.runs) out += ranks_section(page, run);
   for (const RunPart& run : page.runs) out += operators_section(run);
   for (const RunPart& run : page.runs)
     if (run.card) out += tuned_html(*run.card);

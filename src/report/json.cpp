@@ -68,6 +68,26 @@ json ratio_json(const measure::RatioEstimate& estimate) {
           {"blocks", estimate.blocks}};
 }
 
+json ranks_json(const doctor::RankView& view) {
+  json out = {{"step_seconds", view.step_seconds},
+              {"exposed_seconds", view.exposed_seconds},
+              {"overlapped_seconds", view.overlapped_seconds},
+              {"free_network_gain", view.free_network_gain},
+              {"equal_ranks_gain", view.equal_ranks_gain},
+              {"sentences", view.sentences}};
+  for (const doctor::RankLine& line : view.ranks) {
+    json phases = json::object();
+    for (size_t p = 0; p < measure::kNumPhases; ++p)
+      phases[std::string(measure::phase_name(static_cast<measure::Phase>(p)))] = line.phase_seconds[p];
+    out["ranks"].push_back({{"rank", line.rank},
+                            {"steps", line.steps},
+                            {"own_seconds", line.own_seconds},
+                            {"wait_seconds", line.wait_seconds},
+                            {"phases", phases}});
+  }
+  return out;
+}
+
 json diagnosis_json(const doctor::Diagnosis& diagnosis) {
   json out = {{"verdict", doctor::limit_name(diagnosis.limit)},
               {"detail", diagnosis.detail},
@@ -120,6 +140,7 @@ std::string render_json(const Page& page) {
                                    {"seconds", line.seconds},
                                    {"share", line.share},
                                    {"share_of_peak", known_or_null(line.share_of_peak)}});
+    if (run.ranks) part["ranks"] = ranks_json(*run.ranks);
     if (run.card) part["tune_card"] = json::parse(measure::tune_card_to_json(*run.card));
     out["runs"].push_back(std::move(part));
   }

@@ -8,6 +8,7 @@
 
 #include "doctor/compare_runs.h"
 #include "doctor/operators.h"
+#include "doctor/rank_view.h"
 #include "doctor/verdict.h"
 #include "measure/run_record.h"
 #include "measure/tune_card.h"
@@ -20,6 +21,7 @@ struct RunPart {
   doctor::Observation seen;
   std::optional<doctor::Diagnosis> diagnosis;
   std::vector<doctor::OperatorLine> operators;  // slowest first; empty when nobody looked
+  std::optional<doctor::RankView> ranks;        // when there were several
   std::optional<measure::TuneCard> card;        // when the run was tuned: ledger, certificate, break-even
 };
 

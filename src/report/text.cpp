@@ -97,6 +97,23 @@ std::string operators_text(const std::vector<doctor::OperatorLine>& operators, i
   return out;
 }
 
+std::string ranks_text(const doctor::RankView& view, int width) {
+  using measure::Phase;
+  std::string out = fmt::format("  {:>5} {:>9} {:>9} | {:>9} {:>9} {:>9} {:>9}\n", "rank", "own work", "waits", "data",
+                                "forward", "backward", "optimiser");
+  constexpr size_t kMost = 16;
+  for (size_t i = 0; i < std::min(kMost, view.ranks.size()); ++i) {
+    const doctor::RankLine& line = view.ranks[i];
+    const auto of = [&](Phase phase) { return format_seconds(line.phase_seconds[static_cast<size_t>(phase)]); };
+    out += fmt::format("  {:>5} {:>9} {:>9} | {:>9} {:>9} {:>9} {:>9}\n", line.rank, format_seconds(line.own_seconds),
+                       format_seconds(line.wait_seconds), of(Phase::Wait), of(Phase::Forward), of(Phase::Backward),
+                       of(Phase::Optimiser));
+  }
+  if (view.ranks.size() > kMost) out += fmt::format("  ... and {} more\n", view.ranks.size() - kMost);
+  for (const std::string& sentence : view.sentences) out += wrap_item(sentence, width);
+  return out;
+}
+
 std::string watched_line(const doctor::Observation& seen) {
   std::string out;
   if (seen.cores_used >= 0) out += fmt::format("{:.2f} cores busy", seen.cores_used);
@@ -126,6 +143,7 @@ std::string render_text(const Page& page, int width) {
       if (const std::string busy = doctor::busy_sentence(*seen.surroundings); !busy.empty())
         out += wrap_text(busy, width, "  ");
     out += "\n";
+    if (run.ranks) out += ranks_text(*run.ranks, width) + "\n";
     if (!run.operators.empty()) out += operators_text(run.operators, width) + "\n";
     if (run.diagnosis)
       out += diagnosis_text(*run.diagnosis, width, page.runs.size() == 1 && page.summary.empty()) + "\n";

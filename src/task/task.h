@@ -79,6 +79,11 @@ class Task {
     static_cast<void>(sums);
     return {};
   }
+  // What such metrics need of samples rather than of sums (embeddings): rows of this rank's part of the validation, the
+  // same tensors with the same columns on every rank, none where there are no samples; asked after the sums are taken.
+  // Those of all ranks, one below the other, are handed back before finish_validation().
+  virtual std::vector<torch::Tensor> validation_rows() { return {}; }
+  virtual void set_validation_rows(const std::vector<torch::Tensor>& rows) { static_cast<void>(rows); }
 
   virtual std::vector<ParameterGroup> parameter_groups() const { return {}; }  // empty: one group, all parameters
   // Names of the groups the next optimiser step updates (weights, moments and weight decay); empty: all. Gradients and

@@ -179,6 +179,13 @@ void say_start(const Job& job, const task::Task& task, const Trainer& trainer, c
     if (!line.empty()) log_info(line);  // one by one: a log line has no line ends
 }
 
+int64_t gradient_bytes(task::Task& task) {
+  int64_t bytes = 0;
+  for (const torch::Tensor& parameter : task.module().parameters())
+    if (parameter.requires_grad()) bytes += static_cast<int64_t>(parameter.nbytes());
+  return bytes;
+}
+
 void say_end(const FitResult& fit, int64_t started_at, const std::filesystem::path& directory) {
   std::string why = fit.stop != StopReason::None ? fmt::format("{} was reached", stop_reason_text(fit.stop))
                     : !fit.early_stop.empty()    ? fmt::format("early stopping: {}", fit.early_stop)
@@ -339,7 +346,8 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   }
   begin = {};  // the tensors are in the trainer
   say_start(job, *task, trainer, settings, summary.directory);
-  writer.event("loop.cost", {{"phase_scope_ns", measure::calibrate_scope_ns()}});
+  writer.event("loop.cost",
+               {{"phase_scope_ns", measure::calibrate_scope_ns()}, {"gradient_bytes", gradient_bytes(*task)}});
   const auto rescue_if_moved = [&] {
     if (!writer.lock().in_place())
       rescue(summary.directory, job.resolved().dump_yaml(), job.request_hash(), trainer.state(),

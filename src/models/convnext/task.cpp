@@ -93,6 +93,8 @@ class ConvNeXtTask : public task::Task {
   std::map<std::string, double> finish_validation(const std::vector<double>&) override {
     return store_->finish_validation();
   }
+  std::vector<torch::Tensor> validation_rows() override { return store_->taken_rows(); }
+  void set_validation_rows(const std::vector<torch::Tensor>& rows) override { store_->set_taken_rows(rows); }
   std::unique_ptr<task::Monitor> monitor() override {
     if (!options_.monitor.looks()) return nullptr;
     return std::make_unique<embedding::EmbeddingMonitor>(store_);

@@ -130,7 +130,7 @@ StepVerdict GuardedStep::make() {
                          precision == Precision::Fp16Mixed ? state_.scaler.scale() : 1.0, /*expected_pieces=*/1},
                         state_.memory, stop);
     step.learning_rate = settings_.schedule.at(state_.at.step);
-    if (step.stop) return step;
+    if (step.stop || step.damaged_before) return step;
     if (step.out_of_memory) {
       on_out_of_memory(step);
       flags |= measure::kStepSplitForMemory;
@@ -155,12 +155,21 @@ StepVerdict GuardedStep::make() {
   }
 }
 
-std::optional<std::string> GuardedStep::damage(const StepVerdict& step) const {
+std::optional<std::string> GuardedStep::damage(const StepVerdict& step, bool now) {
   if (!step.committed || !settings_.guards.check_weights) return std::nullopt;
   std::optional<std::string> damage;
   if (!step.weights_finite || !settings_.device.is_cpu()) damage = state_.first_damage();
+  if (!now && !parts_.agreement->alone()) {
+    pending_ = damage;
+    parts_.agreement->tell_damage(damage.has_value());
+    return std::nullopt;
+  }
   if (!parts_.agreement->any(damage.has_value())) return std::nullopt;
   return damage.value_or("a weight of another rank");
+}
+
+std::string GuardedStep::late_damage() {
+  return std::exchange(pending_, std::nullopt).value_or("a weight of another rank");
 }
 
 }  // namespace redline::train

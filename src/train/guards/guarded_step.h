@@ -24,8 +24,11 @@ class GuardedStep {
 
   // committed, stopped (nothing has changed), or left out. Throws OutOfMemoryError, DivergedError, DataError.
   StepVerdict make();
-  // What the commit has damaged.
-  std::optional<std::string> damage(const StepVerdict& step) const;
+  // What the commit has damaged, on any rank. With several and not `now` it is asked together with the next step's
+  // verdict: damaged_before there, then late_damage().
+  std::optional<std::string> damage(const StepVerdict& step, bool now = true);
+  bool damage_pending() const { return pending_.has_value(); }
+  std::string late_damage();
 
  private:
   void on_out_of_memory(const StepVerdict& step);
@@ -40,6 +43,7 @@ class GuardedStep {
   Replay& replay_;
   std::function<void(const std::string& why)> diverge_;
   int64_t empty_in_row_ = 0;
+  std::optional<std::string> pending_;  // damage of this rank that the others have not heard of
 };
 
 }  // namespace redline::train

@@ -24,6 +24,7 @@ class Replay {
   // Gives the copy's memory back to a step that needs it; false when there is none, or it is in use.
   bool give_back();
   bool running() const { return running_; }
+  bool due_after(int64_t step) const { return step >= next_step_; }
   void give_up() { running_ = false; }
 
   // Restores the copy with `restore` and makes steps with `again` (which says what is damaged after one) until the loop

@@ -13,6 +13,8 @@ namespace redline::train {
 namespace {
 
 constexpr int64_t kRssEveryNs = 10'000'000;
+// Timelines that are kept: those of the first steps of a process but for its very first, then one now and then.
+constexpr int64_t kFirstTimelines = 64, kTimelineEvery = 64, kUnsteadySteps = 3;
 
 }  // namespace
 
@@ -76,8 +78,35 @@ void Recording::log(const StepVerdict& step, const CadencePosition& position) {
   if (parts_.store != nullptr && parts_.store->last_stall_seconds() > 0)
     m["checkpoint_seconds"] = parts_.store->last_stall_seconds();
   if (const auto drift = drift_.drift()) m["step_time_drift"] = *drift;
+  if (exchanged_steps_ > 0) {
+    const double steps = 1e9 * static_cast<double>(std::exchange(exchanged_steps_, 0));
+    m["reduce_exposed_seconds"] = static_cast<double>(std::exchange(exposed_ns_, 0)) / steps;
+    m["reduce_overlapped_seconds"] = static_cast<double>(std::exchange(overlapped_ns_, 0)) / steps;
+  }
   parts_.observer->log(values);
   state_.window.reset(now);
+}
+
+void Recording::exchanged(std::optional<measure::ReduceTimeline> timeline) {
+  timeline_.reset();
+  if (!timeline) return;
+  ++exchanged_steps_;
+  exposed_ns_ += timeline->exposed_ns();
+  overlapped_ns_ += timeline->overlapped_ns();
+  if (const int64_t n = timelines_++; n < kUnsteadySteps || (n >= kFirstTimelines && n % kTimelineEvery != 0)) return;
+  timeline_ = std::move(timeline);
+}
+
+void Recording::write_timeline(const measure::StepRow& row) {
+  if (!timeline_) return;
+  timeline_->step = row.step;
+  int64_t others = timeline_->exposed_ns() + timeline_->exchange_ns + timeline_->layer_sum_ns;
+  using measure::Phase;
+  for (const Phase phase : {Phase::Log, Phase::Monitor, Phase::Validate, Phase::Checkpoint})
+    others += row.phase_ns[static_cast<size_t>(phase)];
+  timeline_->own_ns = std::max<int64_t>(0, row.wall_ns - others);
+  parts_.event(measure::kReduceTimelineEvent, measure::timeline_fields(*timeline_));
+  timeline_.reset();
 }
 
 void Recording::row(const StepVerdict& step) {
@@ -119,6 +148,7 @@ void Recording::row(const StepVerdict& step) {
     clock_.sample_every(
         measure::sampling_interval(clock_.scopes(), measure::calibrate_scope_ns(), 1e9 * step_seconds_));
   parts_.observer->step(row);
+  write_timeline(row);
   if (clock_.timed()) check_drift(row);
   check_memory(row);
   if (const auto window = surroundings_.after_step(row.step, row.begin_ns + row.wall_ns))

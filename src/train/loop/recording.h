@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "measure/reduce_timeline.h"
 #include "measure/step_clock.h"
 #include "train/guards/drift_watch.h"
 #include "train/guards/memory_watch.h"
@@ -24,6 +25,8 @@ class Recording {
   void begin_step();
   void end_compute(Precision precision);
   void log(const StepVerdict& step, const CadencePosition& position);
+  // How the step's gradients went over the ranks; before row().
+  void exchanged(std::optional<measure::ReduceTimeline> timeline);
   // Ends the step's clock.
   void row(const StepVerdict& step);
 
@@ -32,6 +35,7 @@ class Recording {
  private:
   void check_drift(const measure::StepRow& row);
   void check_memory(const measure::StepRow& row);
+  void write_timeline(const measure::StepRow& row);
 
   const LoopParts& parts_;
   const LoopSettings& settings_;
@@ -46,6 +50,9 @@ class Recording {
   int64_t rss_bytes_ = 0, rss_read_ns_ = 0;
   double step_seconds_ = 0;
   measure::StageTimes stages_seen_{};  // by the rows written so far
+  std::optional<measure::ReduceTimeline> timeline_;
+  int64_t timelines_ = 0;
+  int64_t exchanged_steps_ = 0, exposed_ns_ = 0, overlapped_ns_ = 0;  // since the last log line
 };
 
 }  // namespace redline::train

@@ -114,12 +114,14 @@ void Trainer::one_step() {
   StepVerdict step = guarded_.make();
   recording_.end_compute(engine_.pass().precision);
   if (step.stop) return;
+  if (step.damaged_before) return repair(guarded_.late_damage());  // this step is made again
+  if (sync_) recording_.exchanged(sync_->take_timeline());
+  const CadencePosition position{state_.at.step + 1, state_.at.epoch, state_.at.step_in_epoch + 1, steps_this_epoch_};
   std::optional<std::string> damage;
   if (step.committed) {
     const measure::PhaseScope scope(clock_, measure::Phase::Optimiser);
-    damage = guarded_.damage(step);
+    damage = guarded_.damage(step, needs_sound_weights(position));
   }
-  const CadencePosition position{state_.at.step + 1, state_.at.epoch, state_.at.step_in_epoch + 1, steps_this_epoch_};
   if (step.committed && parts_.observer->wants_samples()) {
     std::vector<int64_t> ids;
     for (const task::Batch* batch : engine_.batches())
@@ -135,8 +137,14 @@ void Trainer::one_step() {
   recording_.row(step);
   // After the row, so that a checkpoint never knows of a step the record does not; the time belongs to the next step's
   // Checkpoint phase.
-  if (may_save_) saving_.if_due(decision);
+  if (may_save_ && !guarded_.damage_pending()) saving_.if_due(decision);
   replay_.copy_if_due(recording_.step_seconds());
+}
+
+// What comes after this step looks at the weights or keeps them.
+bool Trainer::needs_sound_weights(const CadencePosition& position) const {
+  const CadenceDecision next = decide_cadence(settings_.cadence, position);
+  return next.validate || next.monitor || next.plot || next.epoch_end || replay_.due_after(position.step);
 }
 
 CadenceDecision Trainer::after_step(const StepVerdict& step, const CadencePosition& position) {
@@ -225,6 +233,7 @@ FitResult Trainer::fit() {
     if (result.stop != StopReason::None) break;
     one_step();
   }
+  if (!agreement_.alone() && agreement_.any(guarded_.damage_pending())) repair(guarded_.late_damage());
   if (agreement_.stop_signal() != 0) saving_.forget();  // a validation may have been interrupted since the last save
   saving_.now(/*wait=*/true);
   agreement_.wait_for_all();  // nobody leaves before the last state is safe

@@ -68,6 +68,7 @@ class Trainer {
   void restore(const CheckpointState& state);
   [[noreturn]] void diverged(const std::string& why);
   void look_after_epoch(const CadenceDecision& decision);
+  bool needs_sound_weights(const CadencePosition& position) const;
   CadenceDecision after_step(const StepVerdict& step, const CadencePosition& position);
 
   int64_t steps_this_epoch_ = 0;

@@ -124,9 +124,10 @@ ValidationResult validate(task::Task& task, data::Loader& loader, const Validati
     result.metrics["val_loss"] = sums.loss / sums.weight;
     for (const auto& [name, sum] : sums.metrics) result.metrics["val_" + name] = sum / sums.weight;
   }
-  for (const auto& [name, value] : task.finish_validation(whole_set_sums(task, agreement)))
-    result.metrics["val_" + name] = value;
-  // What a task makes of samples rather than of sums is of rank 0's share; ranks decide by the same numbers.
+  const std::vector<double> whole_sums = whole_set_sums(task, agreement);
+  if (!agreement.alone()) task.set_validation_rows(agreement.join_rows(task.validation_rows()));
+  for (const auto& [name, value] : task.finish_validation(whole_sums)) result.metrics["val_" + name] = value;
+  // Ranks decide by the same numbers, whatever the rounding of each.
   result.metrics = agreement.of_first(result.metrics);
   return result;
 }

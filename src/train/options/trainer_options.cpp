@@ -223,7 +223,7 @@ config::Table<StrategyConfig> StrategyConfig::fields() {
            "A parameter that no rank used in a step is left alone by the optimiser; else its gradient counts as zero.")
       .effect(config::Effect::Nothing)
       .same_run();
-  table.add("bucket_cap_mb", &T::bucket_cap_mb, "Size of a bucket.")
+  table.add("bucket_cap_mb", &T::bucket_cap_mb, "Largest size of a bucket; smaller where a tenth of all gradients is.")
       .unit("MiB")
       .above(0)
       .effect(Effect::Nothing)

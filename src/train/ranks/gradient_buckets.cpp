@@ -4,16 +4,18 @@
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include <atomic>
 #include <limits>
 
 #include "core/check.h"
+#include "core/time.h"
 #include "train/step/no_refusals.h"
 
 namespace redline::train {
 
 namespace {
 
-constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;  // small, so that the first one goes out early
+constexpr int64_t kNoiseEvery = 16;  // passes: reading all gradients once more is not free
 
 std::optional<torch::ScalarType> wire_type(const std::string& compression) {
   if (compression == "bf16") return torch::kBFloat16;
@@ -25,10 +27,16 @@ std::optional<torch::ScalarType> wire_type(const std::string& compression) {
 
 class GradientBuckets::Hook : public c10d::CommHookInterface {
  public:
+  struct Flight {
+    int64_t bytes = 0, ready_ns = 0;
+    std::atomic<int64_t> done_ns{0};  // set by the thread that brought it back, maybe after who waited went on
+  };
+
   Hook(c10::intrusive_ptr<c10d::ProcessGroup> group, std::optional<torch::ScalarType> wire, measure::StepClock& clock)
       : group_(std::move(group)), wire_(wire), clock_(clock) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    if (own_squared) *own_squared += squared(bucket.getBufferRef());
     auto future = reduce(bucket.getBufferRef());
     whole = bucket.isLast();  // they go out in their order
     if (whole) {              // what is left of backward is waiting
@@ -54,6 +62,11 @@ class GradientBuckets::Hook : public c10d::CommHookInterface {
             return c10::IValue(buffer);
           },
           c10::TensorType::get());
+    const auto flight = std::make_shared<Flight>();
+    flight->bytes = static_cast<int64_t>(sent[0].nbytes());
+    flight->ready_ns = now_ns();
+    future->addCallback([flight](c10::ivalue::Future& /*done*/) { flight->done_ns.store(now_ns()); });
+    flights.push_back(flight);
     pending.push_back(future);
     return future;
   }
@@ -62,11 +75,29 @@ class GradientBuckets::Hook : public c10d::CommHookInterface {
     pending.clear();
   }
 
+  void begin(bool measures_own) {
+    issued = 0;
+    whole = false;
+    pending.clear();
+    flights.clear();
+    own_squared.reset();
+    if (measures_own) own_squared = 0.0;
+  }
+
   size_t issued = 0;
   bool whole = false;  // all of this pass have gone out
+  std::optional<double> own_squared;
+  std::vector<std::shared_ptr<Flight>> flights;
   std::vector<c10::intrusive_ptr<c10::ivalue::Future>> pending;
 
  private:
+  static double squared(const torch::Tensor& buffer) {
+    const torch::NoGradGuard no_grad;
+    const NoRefusals no_refusals;
+    const auto length = buffer.norm().item<double>();
+    return length * length;
+  }
+
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::optional<torch::ScalarType> wire_;
   measure::StepClock& clock_;
@@ -114,12 +145,15 @@ void GradientBuckets::build() {
   std::reverse(buckets.begin(), buckets.end());  // gradients come from the model's end
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < names_.size(); ++i) names[i] = names_[i];
+  int64_t total = 0;
+  for (const torch::Tensor& parameter : parameters_) total += static_cast<int64_t>(parameter.nbytes());
+  const int64_t size = measure::bucket_bytes(total, settings_.bucket_bytes);
   // Its own search for unused parameters stays off: see mark_missing().
-  reducer_ = std::make_unique<c10d::Reducer>(
-      parameters_, std::move(buckets), group_.for_gradients(), sparse, settings_.bucket_bytes,
-      /*find_unused_parameters=*/false, settings_.gradient_as_bucket_view, std::move(names),
-      std::min(settings_.bucket_bytes, kFirstBucketBytes), /*skip_all_reduce_unused_params=*/false,
-      /*use_python_reducer=*/false, std::vector<int64_t>{});
+  reducer_ = std::make_unique<c10d::Reducer>(parameters_, std::move(buckets), group_.for_gradients(), sparse, size,
+                                             /*find_unused_parameters=*/false, settings_.gradient_as_bucket_view,
+                                             std::move(names), std::min(size, measure::kFirstBucketBytes),
+                                             /*skip_all_reduce_unused_params=*/false,
+                                             /*use_python_reducer=*/false, std::vector<int64_t>{});
   auto hook = std::make_unique<Hook>(group_.for_gradients(), wire_type(settings_.compression), clock_);
   hook_ = hook.get();
   reducer_->register_comm_hook(std::move(hook));
@@ -129,9 +163,7 @@ void GradientBuckets::build() {
 void GradientBuckets::begin() {
   const NoRefusals no_refusals;
   if (!reducer_) build();
-  hook_->issued = 0;
-  hook_->whole = false;
-  hook_->pending.clear();
+  hook_->begin(passes_++ % kNoiseEvery == 2);  // not while buckets are made
   group_.guarded([&] { reducer_->rebuild_buckets(); });
   std::fill(ever_came_->begin(), ever_came_->end(), 0);
   statistics_.begin();
@@ -144,6 +176,7 @@ task::Collective* GradientBuckets::begin_piece(bool counts) {
 
 void GradientBuckets::last_backward(const torch::Tensor& loss, const std::function<void()>& backward) {
   std::fill(came_->begin(), came_->end(), 0);
+  const int64_t begin_ns = now_ns();
   loss.register_hook([this](const torch::Tensor& gradient) {
     torch::autograd::Engine::get_default_engine().queue_callback([this] { mark_missing(); });
     return gradient;
@@ -155,7 +188,42 @@ void GradientBuckets::last_backward(const torch::Tensor& loss, const std::functi
   });
   REDLINE_CHECK(hook_->whole, "every bucket has gone out when backward ends");
   hook_->pending.clear();
+  note_flights(begin_ns);
   if (settings_.find_unused) forget_unused();
+}
+
+void GradientBuckets::note_flights(int64_t begin_ns) {
+  const int64_t end_ns = now_ns();
+  timeline_.buckets.clear();
+  for (const auto& flight : hook_->flights) {
+    const int64_t done_ns = flight->done_ns.load();
+    timeline_.buckets.push_back(
+        {flight->bytes, flight->ready_ns - begin_ns, (done_ns != 0 ? done_ns : end_ns) - begin_ns});
+    timeline_.backward_ns = flight->ready_ns - begin_ns;
+  }
+  timeline_.end_ns = end_ns - begin_ns;
+  timeline_whole_ = true;
+}
+
+std::optional<double> GradientBuckets::own_squared() const {
+  return hook_ != nullptr ? hook_->own_squared : std::nullopt;
+}
+
+void GradientBuckets::note_noise(double gradient_squared, double variance) {
+  timeline_.gradient_squared = gradient_squared;
+  timeline_.variance = variance;
+}
+
+void GradientBuckets::note_exchange(int64_t ns) {
+  ++timeline_.exchanges;
+  timeline_.exchange_ns += ns;
+}
+
+std::optional<measure::ReduceTimeline> GradientBuckets::take_timeline() {
+  std::tie(timeline_.layer_sums, timeline_.layer_sum_ns) = statistics_.take_counts();
+  measure::ReduceTimeline taken = std::exchange(timeline_, {});
+  if (!std::exchange(timeline_whole_, false)) return std::nullopt;
+  return taken;
 }
 
 // A gradient that no rank has is none, and not zeros: an optimiser leaves such a parameter alone.

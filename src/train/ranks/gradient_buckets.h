@@ -43,11 +43,20 @@ class GradientBuckets : public GradientSync {
   void end_forward() override { statistics_.end_forward(); }
   void keep_company(bool last, const std::function<void()>& between) override;
   void abandon() override;
+  std::optional<measure::ReduceTimeline> take_timeline() override;
+
+  // Squared length of this rank's own gradients in the pass, before they were summed; nullopt where the pass was not
+  // asked (one in kNoiseEvery is, the same on all ranks).
+  std::optional<double> own_squared() const;
+  void note_noise(double gradient_squared, double variance);
+  void note_exchange(int64_t ns);  // of a few numbers, beside the gradients
+  void note_samples(int64_t samples) { timeline_.samples = samples; }
 
  private:
   class Hook;
   void build();
   void note_gradients();
+  void note_flights(int64_t begin_ns);
   void mark_missing();
   void reduce_zeros();
   void forget_unused();
@@ -64,6 +73,9 @@ class GradientBuckets : public GradientSync {
   StatisticsSum statistics_;
   std::unique_ptr<c10d::Reducer> reducer_;
   Hook* hook_ = nullptr;  // the reducer's
+  int64_t passes_ = 0;
+  measure::ReduceTimeline timeline_;
+  bool timeline_whole_ = false;
 };
 
 }  // namespace redline::train

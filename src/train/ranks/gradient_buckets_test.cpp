@@ -89,6 +89,42 @@ TEST(GradientBuckets, SumsOverRanksWithAndWithoutAccumulation) {
   expect_sums(BucketSettings(), kPasses, 1e-5);
 }
 
+TEST(GradientBuckets, SaysHowTheExchangeWent) {
+  run_as_ranks(2, [](ThreadRank& self) {
+    LayersImpl model;
+    measure::StepClock clock;
+    GradientBuckets buckets(self.group, model, small_buckets(), clock);
+    EXPECT_FALSE(buckets.take_timeline()) << "nothing yet";
+    int measured = 0;
+    for (int pass = 0; pass < 6; ++pass) {
+      run_pass(buckets, model, self.rank(), {2, true});
+      if (const auto squared = buckets.own_squared()) {
+        ++measured;
+        LayersImpl own;
+        for (int piece = 0; piece < 2; ++piece) own.loss(input_of(self.rank(), piece), true).backward();
+        double expected = 0;
+        for (const torch::Tensor& w : own.weights) expected += w.grad().pow(2).sum().item<double>();
+        EXPECT_NEAR(*squared, expected, 1e-5 * expected) << "before the others' were added";
+      }
+      buckets.note_exchange(5);
+      const auto timeline = buckets.take_timeline();
+      ASSERT_TRUE(timeline);
+      EXPECT_FALSE(buckets.take_timeline()) << "once";
+      EXPECT_EQ(timeline->exchanges, 1);
+      EXPECT_EQ(timeline->exchange_ns, 5);
+      EXPECT_EQ(timeline->bytes(), 3 * 256);
+      ASSERT_EQ(timeline->buckets.size(), pass == 0 ? 1u : 3u) << "made anew after the first pass";
+      for (const measure::BucketTimes& one : timeline->buckets) {
+        EXPECT_GT(one.ready_ns, 0);
+        EXPECT_GE(one.done_ns, one.ready_ns);
+      }
+      EXPECT_EQ(timeline->backward_ns, timeline->buckets.back().ready_ns);
+      EXPECT_GE(timeline->end_ns, timeline->backward_ns);
+    }
+    EXPECT_EQ(measured, 1);
+  });
+}
+
 TEST(GradientBuckets, WithoutViewsTheSameSums) {
   BucketSettings settings = small_buckets();
   settings.gradient_as_bucket_view = false;

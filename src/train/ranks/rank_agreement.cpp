@@ -13,14 +13,68 @@
 
 namespace redline::train {
 
+namespace {
+
+constexpr size_t kTimeFields = kOwnParts.size() + 1;  // and the processor's
+
+// Where a phase stands in kOwnParts; its size for what is waiting for others.
+size_t part_of(measure::Phase phase) {
+  using measure::Phase;
+  switch (phase) {
+    case Phase::Wait:
+      return 0;
+    case Phase::Copy:
+      return 1;
+    case Phase::Forward:
+      return 2;
+    case Phase::Backward:
+      return 3;
+    case Phase::Optimiser:
+      return 4;
+    case Phase::Log:
+    case Phase::Monitor:
+    case Phase::Validate:
+    case Phase::Checkpoint:
+      return 5;
+    case Phase::Other:
+      return 6;
+    case Phase::Reduce:
+      break;
+  }
+  return kOwnParts.size();
+}
+
+double power_of_two(double weight) {
+  return weight > 0.0 && std::isfinite(weight) ? std::exp2(std::ceil(std::log2(weight))) : 1.0;
+}
+
+}  // namespace
+
 RankAgreement::RankAgreement(RankGroup& group, RankWatch& watch, const RankAgreementSettings& settings)
-    : group_(group), watch_(watch), settings_(settings) {
+    : group_(group), watch_(watch), settings_(settings), stragglers_(group.world()) {
   first_ns_ = static_cast<int64_t>(of_first(static_cast<double>(redline::now_ns())));
 }
 
-std::vector<double> RankAgreement::gather(std::vector<double> mine) {
+void RankAgreement::forget_loop() {
+  watch_.follow(nullptr);
+  clock_ = nullptr;
+  buckets_ = nullptr;
+}
+
+// What it takes is waiting for others: the loop's Reduce phase, where there is a loop.
+void RankAgreement::counted(const std::function<void()>& exchange) {
   const NoRefusals no_refusals;
-  return group_.gather(mine);
+  std::optional<measure::PhaseScope> scope;
+  if (clock_ != nullptr) scope.emplace(*clock_, measure::Phase::Reduce);
+  const int64_t begin = redline::now_ns();
+  exchange();
+  if (buckets_ != nullptr) buckets_->note_exchange(redline::now_ns() - begin);
+}
+
+std::vector<double> RankAgreement::gather(std::vector<double> mine) {
+  std::vector<double> all;
+  counted([&] { all = group_.gather(mine); });
+  return all;
 }
 
 // A signal on one rank is a signal on all.
@@ -33,9 +87,12 @@ void RankAgreement::take_stop(const std::vector<double>& signals) {
 }
 
 double RankAgreement::reference_weight(double weight, int64_t expected_pieces) {
-  const std::vector<double> all = gather({weight * static_cast<double>(expected_pieces)});
-  const double most = *std::max_element(all.begin(), all.end());
-  return most > 0.0 && std::isfinite(most) ? std::exp2(std::ceil(std::log2(most))) : 1.0;
+  used_reference_ = reference_;
+  if (used_reference_ == 0.0 || settings_.narrow_range) {
+    const std::vector<double> all = gather({weight * static_cast<double>(expected_pieces)});
+    used_reference_ = power_of_two(*std::max_element(all.begin(), all.end()));
+  }
+  return used_reference_;
 }
 
 // Waits for the device: a number of the host is what ranks can agree on before backward begins.
@@ -48,13 +105,17 @@ std::unique_ptr<GradientSync> RankAgreement::sync_gradients(task::Task& task, co
   metrics_.clear();
   for (const task::MetricInfo& metric : task.metrics()) metrics_.push_back(metric.name);
   watch_.follow(&clock);
+  clock_ = const_cast<measure::StepClock*>(&clock);
+  reference_ = 0.0;
   BucketSettings buckets;
   buckets.bucket_bytes = static_cast<int64_t>(settings_.strategy.bucket_cap_mb * (1 << 20));
   buckets.gradient_as_bucket_view = settings_.strategy.gradient_as_bucket_view;
   buckets.find_unused = settings_.strategy.looks_for_unused();
   buckets.compression = settings_.strategy.compression;
   buckets.sync_batchnorm = settings_.sync_batchnorm;
-  return std::make_unique<GradientBuckets>(group_, task.module(), buckets, const_cast<measure::StepClock&>(clock));
+  auto sync = std::make_unique<GradientBuckets>(group_, task.module(), buckets, *clock_);
+  buckets_ = sync.get();
+  return sync;
 }
 
 int64_t RankAgreement::pieces(int64_t mine, bool limited) {
@@ -109,8 +170,12 @@ void RankAgreement::agree(StepVerdict& verdict) {
                            verdict.weight,
                            static_cast<double>(verdict.samples),
                            static_cast<double>(verdict.items),
-                           static_cast<double>(verdict.padded_items)};
-  constexpr size_t kSum = 6, kMetrics = 11;
+                           static_cast<double>(verdict.padded_items),
+                           std::exchange(damaged_, false) ? 1.0 : 0.0,
+                           buckets_ != nullptr ? buckets_->own_squared().value_or(-1.0) : -1.0};
+  const std::vector<double> times = own_times();
+  mine.insert(mine.end(), times.begin(), times.end());
+  constexpr size_t kSum = 6, kDamaged = 11, kTimes = 13, kMetrics = kTimes + kTimeFields;
   for (const std::string& name : metrics_) {
     const auto found = verdict.metric_sums.find(name);
     mine.push_back(found != verdict.metric_sums.end() ? 1.0 : 0.0);
@@ -130,9 +195,14 @@ void RankAgreement::agree(StepVerdict& verdict) {
   for (size_t r = 0; r < world; ++r) signals.push_back(of(r, 0));
   take_stop(signals);
   first_ns_ = static_cast<int64_t>(of(0, 1));
+  find_straggler(all, width, kTimes);
+  verdict.damaged_before = total(kDamaged) > 0.0;
+  if (verdict.damaged_before) return;
   verdict.out_of_memory = total(2) > 0.0;
   cuts_ = cuts_ || verdict.out_of_memory;
   if (verdict.out_of_memory) return;  // nothing was computed
+  if (buckets_ != nullptr) buckets_->note_samples(verdict.samples);
+  note_noise(verdict, all, width);
   const double own_samples = static_cast<double>(verdict.samples);
   if (verdict.finite)
     for (size_t r = 0; r < world; ++r)
@@ -144,6 +214,8 @@ void RankAgreement::agree(StepVerdict& verdict) {
   verdict.value_sum = total(kSum);
   verdict.weight = total(kSum + 1);
   verdict.samples = static_cast<int64_t>(total(kSum + 2));
+  if (verdict.weight > 0.0 && std::isfinite(verdict.weight))
+    reference_ = power_of_two(verdict.weight / static_cast<double>(world));
   verdict.items = static_cast<int64_t>(total(kSum + 3));
   verdict.padded_items = static_cast<int64_t>(total(kSum + 4));
   for (size_t i = 0; i < metrics_.size(); ++i)
@@ -155,6 +227,57 @@ void RankAgreement::agree(StepVerdict& verdict) {
   }
   if (!settings_.sync_batchnorm && verdict.finite && verdict.samples > 0) merge_statistics(verdict, own_samples);
   watch_.at_step(++steps_);
+}
+
+// The step that ended last, by phase; a first field below zero: it was not divided.
+std::vector<double> RankAgreement::own_times() {
+  std::vector<double> fields(kTimeFields, 0.0);
+  const int64_t cpu_ns = process_cpu_ns();
+  const double cpu = 1e-9 * static_cast<double>(cpu_ns - std::exchange(cpu_ns_, cpu_ns));
+  const measure::PhaseTimes* phases = clock_ != nullptr ? clock_->finished() : nullptr;
+  if (phases == nullptr) {
+    fields[0] = -1.0;
+    return fields;
+  }
+  for (size_t p = 0; p < phases->size(); ++p)
+    if (const size_t part = part_of(static_cast<measure::Phase>(p)); part < kOwnParts.size())
+      fields[part] += 1e-9 * static_cast<double>((*phases)[p]);
+  fields.back() = cpu;
+  return fields;
+}
+
+void RankAgreement::find_straggler(const std::vector<double>& all, size_t width, size_t field) {
+  for (size_t r = 0; r * width < all.size(); ++r) {
+    const double* fields = all.data() + r * width + field;
+    if (fields[0] < 0.0) continue;
+    OwnTime own;
+    std::copy_n(fields, own.parts.size(), own.parts.begin());
+    own.cpu = fields[own.parts.size()];
+    stragglers_.add(static_cast<int>(r), own);
+  }
+  const std::optional<Straggler> found = stragglers_.judge();
+  if (found && told_) told_(*found, steps_);
+}
+
+// Each rank's gradient is one over its own samples, their sum one over all: two sizes of batch in one step.
+void RankAgreement::note_noise(const StepVerdict& mine, const std::vector<double>& all, size_t width) {
+  constexpr size_t kNorm = 4, kWeight = 7, kSamples = 8, kOwnSquared = 12;
+  double small = 0.0, inverse = 0.0, weight = 0.0, samples = 0.0, ranks = 0.0;
+  for (size_t r = 0; r * width < all.size(); ++r) {
+    const double* fields = all.data() + r * width;
+    if (fields[kOwnSquared] < 0.0) return;
+    weight += fields[kWeight];
+    samples += fields[kSamples];
+    if (fields[kWeight] <= 0.0 || fields[kSamples] <= 0.0) continue;
+    const double scale = used_reference_ / fields[kWeight];
+    small += fields[kOwnSquared] * scale * scale;
+    inverse += 1.0 / fields[kSamples];
+    ranks += 1.0;
+  }
+  if (ranks < 2.0 || !mine.finite || buckets_ == nullptr) return;
+  const double norm = all[kNorm] * used_reference_ / weight, gap = inverse / ranks - 1.0 / samples;
+  const double variance = (small / ranks - norm * norm) / gap;
+  if (std::isfinite(variance)) buckets_->note_noise(norm * norm - variance / samples, variance);
 }
 
 // BatchNorm layers that each rank has of its own: running statistics become the mean over ranks of what each would have
@@ -185,7 +308,7 @@ void RankAgreement::merge_statistics(StepVerdict& verdict, double samples) {
     parts.push_back(one.batch_var_unbiased.to(torch::kCPU) * samples);
   }
   torch::Tensor flat = torch::cat(parts);
-  group_.add_in_place(flat);
+  counted([&] { group_.add_in_place(flat); });
   flat.div_(static_cast<double>(verdict.samples));
   int64_t at = 0;
   for (task::BatchNormUpdate& one : merged)
@@ -216,6 +339,22 @@ std::vector<double> RankAgreement::sum(const std::vector<double>& mine) {
   std::vector<double> result(most, 0.0);
   for (size_t i = 0; i < all.size(); ++i) result[i % most] += all[i];
   return result;
+}
+
+// Counts, columns and types of all ranks first: one that saw nothing knows none of them.
+std::vector<torch::Tensor> RankAgreement::join_rows(const std::vector<torch::Tensor>& mine) {
+  const std::vector<double> counts = gather({static_cast<double>(mine.size())});
+  const auto tensors = static_cast<size_t>(*std::max_element(counts.begin(), counts.end()));
+  std::vector<torch::Tensor> joined;
+  for (size_t i = 0; i < tensors; ++i) {
+    const bool has = i < mine.size() && mine[i].size(0) > 0;
+    const torch::Tensor own = has ? mine[i].detach().to(torch::kCPU).contiguous() : torch::Tensor();
+    const std::vector<double> shapes = gather({has ? static_cast<double>(own.size(0)) : 0.0,
+                                               has && own.dim() > 1 ? static_cast<double>(own.size(1)) : 0.0,
+                                               has ? static_cast<double>(own.scalar_type()) : -1.0});
+    joined.push_back(group_.join(own, shapes));
+  }
+  return joined;
 }
 
 double RankAgreement::of_first(double mine) { return gather({mine})[0]; }

@@ -73,6 +73,62 @@ TEST(RankAgreement, NumbersOfAll) {
   });
 }
 
+TEST(RankAgreement, TheReferenceFollowsTheStepBefore) {
+  for (const bool narrow : {false, true})
+    run_as_ranks(2, [narrow](ThreadRank& self) {
+      const auto job = testing::make_job();
+      const auto task = job->build_task();
+      RankAgreementSettings settings;
+      settings.narrow_range = narrow;
+      RankAgreement agreement(self.group, self.watch, settings);
+      measure::StepClock clock;
+      const auto sync = agreement.sync_gradients(*task, clock);
+      const double mine = self.rank() == 0 ? 3.0 : 100.0;
+      EXPECT_EQ(agreement.reference_weight(mine, 1), 128.0) << "the first is agreed on";
+      StepVerdict verdict;
+      verdict.weight = self.rank() == 0 ? 4.0 : 20.0;
+      verdict.samples = 1;
+      agreement.agree(verdict);
+      EXPECT_EQ(agreement.reference_weight(mine, 1), narrow ? 128.0 : 16.0) << "half of 24, rounded up";
+      agreement.forget_loop();
+    });
+}
+
+TEST(RankAgreement, DamageIsHeardOfInTheNextVerdict) {
+  run_as_ranks(3, [](ThreadRank& self) {
+    const auto job = testing::make_job();
+    const auto task = job->build_task();
+    RankAgreement agreement(self.group, self.watch, {});
+    measure::StepClock clock;
+    const auto sync = agreement.sync_gradients(*task, clock);
+    for (const int damaged : {-1, 1, -1}) {
+      agreement.tell_damage(self.rank() == damaged);
+      StepVerdict verdict;
+      verdict.weight = 2.0;
+      agreement.agree(verdict);
+      EXPECT_EQ(verdict.damaged_before, damaged >= 0);
+      EXPECT_EQ(verdict.weight, damaged >= 0 ? 2.0 : 6.0) << "a verdict on damaged weights counts nothing";
+    }
+    agreement.forget_loop();
+  });
+}
+
+TEST(RankAgreement, RowsOfAllRanksBelowEachOther) {
+  run_as_ranks(3, [](ThreadRank& self) {
+    RankAgreement agreement(self.group, self.watch, {});
+    // Rank r has r rows: 0, 1 and 2 of them.
+    const int64_t rows = self.rank();
+    std::vector<torch::Tensor> mine;
+    if (rows > 0)
+      mine = {torch::full({rows, 2}, 0.5 * static_cast<double>(rows)), torch::full({rows}, rows, torch::kInt64)};
+    const std::vector<torch::Tensor> all = agreement.join_rows(mine);
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_TRUE(torch::equal(all[0], torch::tensor({{0.5f, 0.5f}, {1.0f, 1.0f}, {1.0f, 1.0f}})));
+    EXPECT_TRUE(torch::equal(all[1], torch::tensor({1, 2, 2}, torch::kInt64)));
+    EXPECT_TRUE(agreement.join_rows({}).empty());
+  });
+}
+
 TEST(RankAgreement, StatisticsOfEachRankBecomeTheirMean) {
   run_as_ranks(2, [](ThreadRank& self) {
     const auto job = testing::make_job();

@@ -109,6 +109,28 @@ void RankGroup::add_in_place(torch::Tensor& tensor) {
   guarded([&] { control_->allreduce(tensors)->wait(); });
 }
 
+torch::Tensor RankGroup::join(const torch::Tensor& mine, const std::vector<double>& shapes) {
+  int64_t most = 0, columns = 0;
+  double type = -1.0;
+  for (size_t r = 0; 3 * r < shapes.size(); ++r) {
+    most = std::max(most, static_cast<int64_t>(shapes[3 * r]));
+    columns = std::max(columns, static_cast<int64_t>(shapes[3 * r + 1]));
+    type = std::max(type, shapes[3 * r + 2]);
+  }
+  if (most == 0) return {};
+  const auto options = torch::TensorOptions(static_cast<torch::ScalarType>(static_cast<int>(type)));
+  const std::vector<int64_t> shape = columns > 0 ? std::vector<int64_t>{most, columns} : std::vector<int64_t>{most};
+  std::vector<torch::Tensor> in{torch::zeros(shape, options)};
+  if (mine.defined()) in[0].narrow(0, 0, mine.size(0)).copy_(mine);
+  std::vector<std::vector<torch::Tensor>> out(1);
+  for (int r = 0; r < world_; ++r) out[0].push_back(torch::empty(shape, options));
+  guarded([&] { control_->allgather(out, in)->wait(); });
+  for (int r = 0; r < world_; ++r)
+    out[0][static_cast<size_t>(r)] =
+        out[0][static_cast<size_t>(r)].narrow(0, 0, static_cast<int64_t>(shapes[3 * static_cast<size_t>(r)]));
+  return torch::cat(out[0]);
+}
+
 void RankGroup::follow_in_place(const std::vector<torch::Tensor>& tensors) {
   const torch::NoGradGuard no_grad;
   for (const torch::Tensor& tensor : tensors) {

@@ -50,6 +50,9 @@ class RankGroup {
   // Numbers of all ranks in the order of ranks; each gives equally many.
   std::vector<double> gather(std::span<const double> mine);
   void add_in_place(torch::Tensor& tensor);
+  // Rows of all ranks one below the other. `shapes`: rows, columns (0: none) and type of each rank's, gathered before;
+  // a rank without rows gives an undefined tensor. Undefined when there are none at all.
+  torch::Tensor join(const torch::Tensor& mine, const std::vector<double>& shapes);
   // Rank 0's, on all.
   void follow_in_place(const std::vector<torch::Tensor>& tensors);
   std::string follow(const std::string& mine);

@@ -35,8 +35,10 @@ Ranks::Ranks(const Launch& launch, const Job& job) {
   watch_ = std::make_unique<RankWatch>(store_->clone(), launch, seconds_of(strategy.peer_timeout));
   group_ =
       std::make_unique<RankGroup>(launch, store_, settings, [this](const std::string& what) { watch_->explain(what); });
-  agreement_ =
-      std::make_unique<RankAgreement>(*group_, *watch_, RankAgreementSettings{strategy, job.trainer().sync_batchnorm});
+  agreement_ = std::make_unique<RankAgreement>(
+      *group_, *watch_,
+      RankAgreementSettings{strategy, job.trainer().sync_batchnorm,
+                            job.precision() == Precision::Fp16Mixed || strategy.compression == "fp16"});
 }
 
 void Ranks::announce(const Beginning& begin) { group_->follow(begin.directory + '\n' + begin.checkpoint); }
@@ -58,11 +60,17 @@ RanksInLoop::RanksInLoop(Ranks* ranks, const Trainer& trainer, measure::RunWrite
   ranks_->watch().on_end([&writer](const Loss& loss) {
     writer.event("rank.lost", {{"rank", int64_t{loss.rank}}, {"why", loss.sentence}});
   });
+  if (!ranks_->first()) return;
+  ranks_->agreement().on_straggler([&writer](const Straggler& slow, int64_t step) {
+    writer.event("rank.straggler", slow.fields(step));
+    log_warning(slow.sentence());
+  });
 }
 
 RanksInLoop::~RanksInLoop() {
   if (ranks_ == nullptr) return;
   ranks_->watch().on_end(nullptr);
+  ranks_->agreement().on_straggler(nullptr);
   ranks_->agreement().forget_loop();
 }
 

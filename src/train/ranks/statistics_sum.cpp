@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/time.h"
 #include "train/step/no_refusals.h"
 
 namespace redline::train {
@@ -23,8 +24,11 @@ torch::Tensor StatisticsSum::add(const torch::Tensor& value, bool counts) {
   const NoRefusals no_refusals;
   torch::Tensor sum = counts ? value.detach().clone(at::MemoryFormat::Contiguous) : torch::zeros_like(value);
   now_.push_back(sum.numel());
+  const int64_t begin_ns = now_ns();
+  ++sums_;
   if (sum.is_cpu()) {
     group_.add_in_place(sum);
+    sum_ns_ += now_ns() - begin_ns;
     return sum;
   }
   torch::Tensor host = sum.to(torch::kCPU);  // the small group is Gloo's; not tested

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "measure/step_clock.h"
@@ -23,6 +24,8 @@ class StatisticsSum {
   // What is left of this piece's sums, with zeros; `between`: when those of forward are over. Throws OutOfMemoryError
   // when no piece was ever whole here.
   void keep_company(const std::function<void()>& between);
+  // Sums since the last call, and the nanoseconds they took.
+  std::pair<int64_t, int64_t> take_counts() { return {std::exchange(sums_, 0), std::exchange(sum_ns_, 0)}; }
 
  private:
   class Part : public task::Collective {
@@ -45,6 +48,7 @@ class StatisticsSum {
   std::vector<int64_t> now_, whole_;  // sizes of the sums of this piece so far, and of a whole one
   size_t forward_sums_ = 0;
   bool in_piece_ = false;
+  int64_t sums_ = 0, sum_ns_ = 0;
 };
 
 }  // namespace redline::train

@@ -30,6 +30,10 @@ class Agreement {
   // collective.
   virtual void agree(StepVerdict& verdict) = 0;
 
+  // Whether this rank's last commit left something that is not finite; the next verdict carries it to all
+  // (damaged_before), which spares an exchange. Not for one process.
+  virtual void tell_damage(bool damaged) { static_cast<void>(damaged); }
+
   // What follows is the answer of one process unless overridden.
 
   // How the ranks' gradients become one; null: there is one.
@@ -48,6 +52,8 @@ class Agreement {
   virtual bool any(bool mine) { return mine; }
   virtual std::vector<double> sum(const std::vector<double>& mine) { return mine; }
   virtual double of_first(double mine) { return mine; }  // rank 0's
+  // Rows of all ranks, in their order; each gives as many tensors, or none.
+  virtual std::vector<torch::Tensor> join_rows(const std::vector<torch::Tensor>& mine) { return mine; }
   virtual std::map<std::string, double> of_first(const std::map<std::string, double>& mine) { return mine; }
   virtual void wait_for_all() {}
 };

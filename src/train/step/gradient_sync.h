@@ -5,7 +5,9 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <optional>
 
+#include "measure/reduce_timeline.h"
 #include "task/context.h"
 
 namespace redline::train {
@@ -27,6 +29,8 @@ class GradientSync {
   virtual void keep_company(bool last, const std::function<void()>& between) = 0;
   // All ranks have given the pass up.
   virtual void abandon() = 0;
+  // How the exchange of the step went that was made last, all its exchanges since the last call included; once.
+  virtual std::optional<measure::ReduceTimeline> take_timeline() { return std::nullopt; }
 };
 
 }  // namespace redline::train

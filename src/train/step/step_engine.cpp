@@ -148,7 +148,7 @@ StepVerdict StepEngine::attempt(StepPass pass, const MemoryGuard& memory, const 
     check(verdict);
   }
   parts_.agreement.agree(verdict);
-  if (verdict.stop || verdict.out_of_memory) {
+  if (verdict.stop || verdict.out_of_memory || verdict.damaged_before) {
     parts_.program.abandon();
     parts_.optimizer.clear_gradients();
     return verdict;

@@ -13,10 +13,11 @@
 namespace redline::train {
 
 struct StepVerdict {
-  bool stop = false;           // a signal: the step is given up and made again after a resume
-  bool out_of_memory = false;  // some piece did not fit: nothing was computed
-  bool finite = true;          // loss, gradients and statistics
-  std::string problem;         // what did not fit, or the first gradient that is not finite
+  bool stop = false;            // a signal: the step is given up and made again after a resume
+  bool out_of_memory = false;   // some piece did not fit: nothing was computed
+  bool damaged_before = false;  // the commit before left something that is not finite on some rank: nothing counts
+  bool finite = true;           // loss, gradients and statistics
+  std::string problem;          // what did not fit, or the first gradient that is not finite
 
   double value_sum = 0.0;  // of loss times weight
   double weight = 0.0;     // 0: nothing to learn from

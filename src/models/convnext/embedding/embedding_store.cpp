@@ -106,6 +106,21 @@ void EmbeddingStore::take_validation() {
   running_.clear();
 }
 
+std::vector<torch::Tensor> EmbeddingStore::taken_rows() const {
+  if (taken_.size() == 0) return {};
+  return {taken_.vectors, torch::tensor(taken_.labels, torch::kInt64), torch::tensor(taken_.ids, torch::kInt64)};
+}
+
+// Of all ranks' samples the same are kept as of those of one process: the smallest hashes.
+void EmbeddingStore::set_taken_rows(const std::vector<torch::Tensor>& rows) {
+  taken_ = {};
+  if (rows.size() != 3 || !rows[0].defined()) return;
+  EmbeddingRows kept(options_.max_samples);
+  const torch::Tensor ids = rows[2].contiguous();
+  kept.restore(copy_of(rows[0], rows[1], {ids.const_data_ptr<int64_t>(), ids.const_data_ptr<int64_t>() + ids.numel()}));
+  taken_ = kept.set();
+}
+
 std::map<std::string, double> EmbeddingStore::finish_validation() {
   validation_ = std::move(taken_);
   taken_ = {};

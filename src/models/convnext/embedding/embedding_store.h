@@ -48,6 +48,9 @@ class EmbeddingStore {
   void add_validation(const torch::Tensor& vectors, const torch::Tensor& labels, const std::vector<int64_t>& ids);
   void take_validation();
   std::map<std::string, double> finish_validation();
+  // The embeddings that were taken, as rows that those of other ranks can be put below: vectors, labels, numbers.
+  std::vector<torch::Tensor> taken_rows() const;
+  void set_taken_rows(const std::vector<torch::Tensor>& rows);
 
   EmbeddingSet training() const { return training_.set(); }
   const EmbeddingSet& validation() const { return validation_; }

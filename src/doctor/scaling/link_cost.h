@@ -1,0 +1,45 @@
+// What exchanges between ranks cost over a network: the usual model of a message (latency and bytes over bandwidth),
+// with the machine's own cost of sending, copying and adding beside the wire's. Thakur, Rabenseifner and Gropp 2005,
+// "Optimization of Collective Communication Operations in MPICH", for ring and tree. Pure.
+#pragma once
+
+#include <string>
+
+namespace redline::doctor {
+
+enum class Topology { Ring, Tree, Hierarchical };
+const char* topology_name(Topology topology);
+
+struct Link {
+  double bytes_per_second = 0;
+  double latency_seconds = 0;  // one way
+};
+
+// Of this engine on this machine, without a wire.
+struct OwnCost {
+  double message_seconds = 0;   // of one message, however small
+  double seconds_per_byte = 0;  // received, copied and added
+};
+
+struct Network {
+  Topology topology = Topology::Ring;
+  Link link;
+  int per_host = 1;  // ranks that meet on their machine first (hierarchical)
+};
+
+// A part in which the link is idle, and one in which it is busy.
+struct ReduceSeconds {
+  double messages = 0, moving = 0;
+  double sum() const { return messages + moving; }
+};
+
+// Sum over `ranks` of `bytes` on each. Ring: 2(n-1) messages of bytes/n. Tree: up and down a binary tree, whole.
+// Hierarchical: a ring inside each machine, then a ring of machines.
+ReduceSeconds all_reduce(const Network& network, const OwnCost& own, int ranks, double bytes);
+inline double all_reduce_seconds(const Network& network, const OwnCost& own, int ranks, double bytes) {
+  return all_reduce(network, own, ranks, bytes).sum();
+}
+// A few numbers of each rank to all: n-1 messages in a ring, whatever the topology of gradients.
+double exchange_seconds(const Network& network, const OwnCost& own, int ranks);
+
+}  // namespace redline::doctor

@@ -1,0 +1,171 @@
+"""Several ranks compute what one process computes at the same global batch: all four tasks, two and four ranks; and what PyTorch's own
+DistributedDataParallel computes of the same weights and pictures."""
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from rank_jobs import SLOW, apart, free_port, launch, make_home, run, values, weights
+from safetensors.numpy import load_file, save_file
+
+STEPS = 50 if SLOW else 20
+WHOLE_SET = ("val_active_units", "val_accuracy", "val_recall_at_1", "val_vehicle_iou", "val_miou")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return make_home(tmp_path_factory.mktemp("ranks"))
+
+
+def name_of(x):
+    return x if isinstance(x, str) else "+".join(w.split(".")[-1] for w in x) or "plain" if isinstance(x, list) else str(x)
+
+
+SYNC = "trainer.sync_batchnorm=true"
+CASES = [
+    ("vae", 2, []),
+    ("vae", 2, ["trainer.accumulate_grad_batches=3", "model.train_ds.batch_size=2"]),
+    ("vae", 2, ["trainer.strategy.static_graph=true", "trainer.accumulate_grad_batches=2"]),
+    ("speech", 2, [SYNC]),
+    ("speech", 2, [SYNC, "trainer.accumulate_grad_batches=2", "model.train_ds.batch_size=3"]),
+    ("convnext", 2, ["trainer.strategy.bucket_cap_mb=0.02", "trainer.strategy.gradient_as_bucket_view=false"]),
+    ("convnext", 2, ["model.train_ds.batch_size=3", "model.train_ds.micro_batch_size=1", "trainer.strategy.find_unused_parameters=true"]),
+    ("convnext", 2, [SYNC, "model.arch=baseline", "model.optim.name=sgd", "model.optim.lr=0.01"]),
+    ("lss", 2, [SYNC]),
+    ("vae", 4, ["trainer.accumulate_grad_batches=2", "model.train_ds.batch_size=3"]),  # a rank without samples in each batch
+    ("convnext", 4, []),
+    ("lss", 4, [SYNC, "trainer.accumulate_grad_batches=2"]),
+    ("speech", 4, [SYNC]),
+]
+
+
+@pytest.mark.parametrize("job,ranks,words", CASES, ids=name_of)
+def test_ranks_are_one_process(home, tmp_path, job, ranks, words):
+    words = [f"trainer.max_steps={STEPS}", *words]
+    run(home, "train", f"{job}.yaml", f"--run-dir={tmp_path}/one", *words)
+    launch(home, ranks, f"{job}.yaml", f"--run-dir={tmp_path}/many", *words)
+    one, many = values(tmp_path / "one"), values(tmp_path / "many")
+    assert abs(one["grad_norm", 1] - many["grad_norm", 1]) / one["grad_norm", 1] < 1e-5
+    assert len([k for k in one if k[0] == "loss"]) == STEPS
+    assert apart(tmp_path / "one", tmp_path / "many", ["loss", "val_loss", "val_perplexity"]) < 1e-4
+    whole = {k: v for k, v in one.items() if k[0] in WHOLE_SET}
+    assert whole or job == "speech", "the task has a metric of the whole set"
+    assert whole == pytest.approx({k: v for k, v in many.items() if k[0] in WHOLE_SET}, abs=1e-6)
+    assert (tmp_path / "many/ranks/1/steps.bin").exists() and not (tmp_path / "many/ranks/1/checkpoints").exists()
+
+
+def test_a_wrong_seed_is_seen(home, tmp_path):
+    """The control of the above."""
+    run(home, "train", "vae.yaml", f"--run-dir={tmp_path}/one", "seed=5")
+    launch(home, 2, "vae.yaml", f"--run-dir={tmp_path}/two")
+    assert apart(tmp_path / "one", tmp_path / "two", ["loss"]) > 1e-3
+
+
+def test_a_missing_share_is_seen_in_whole_set_metrics(home, tmp_path):
+    """The control of the metrics: half of the validation set gives others."""
+    run(home, "train", "convnext.yaml", f"--run-dir={tmp_path}/one")
+    run(home, "train", "convnext.yaml", f"--run-dir={tmp_path}/half", "trainer.limit_val_batches=2")
+    one, half = values(tmp_path / "one"), values(tmp_path / "half")
+    assert any(v != half.get(k) for k, v in one.items() if k[0] == "val_recall_at_1")
+
+
+# The model of the convnext job in plain PyTorch, with timm's names: what DistributedDataParallel is given.
+DDP = """
+import sys
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from PIL import Image
+from safetensors.numpy import load_file, save_file
+
+weights_file, pictures, port, rank, out = sys.argv[1], sys.argv[2].split(","), sys.argv[3], int(sys.argv[4]), sys.argv[5]
+torch.set_num_threads(1)
+dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+
+
+class Net(torch.nn.Module):
+    def __init__(self, tensors):
+        super().__init__()
+        self.names = {k: k.replace(".", "__") for k in tensors}
+        for key, name in self.names.items():
+            self.register_parameter(name, torch.nn.Parameter(torch.from_numpy(tensors[key].copy())))
+
+    def p(self, key):
+        return getattr(self, self.names[key]) if key in self.names else None
+
+    def norm(self, x, key):  # over channels, last
+        return F.layer_norm(x, x.shape[-1:], self.p(key + ".weight"), self.p(key + ".bias"), 1e-6)
+
+    def conv(self, x, key, **kwargs):  # channels last in and out
+        return F.conv2d(x.permute(0, 3, 1, 2), self.p(key + ".weight"), self.p(key + ".bias"), **kwargs).permute(0, 2, 3, 1)
+
+    def linear(self, x, key):
+        return F.linear(x, self.p(key + ".weight"), self.p(key + ".bias"))
+
+    def forward(self, images):
+        x = self.norm(self.conv(images.permute(0, 2, 3, 1), "stem.0", stride=4), "stem.1")
+        for stage in range(4):
+            if stage > 0:
+                x = self.conv(self.norm(x, f"stages.{stage}.downsample.0"), f"stages.{stage}.downsample.1", stride=2)
+            b = f"stages.{stage}.blocks.0"
+            y = self.norm(self.conv(x, b + ".conv_dw", padding=3, groups=x.shape[-1]), b + ".norm")
+            y = self.linear(F.gelu(self.linear(y, b + ".mlp.fc1")), b + ".mlp.fc2")
+            x = x + y * self.p(b + ".gamma")
+        x = self.norm(x.mean((1, 2)), "head.norm")
+        return self.linear(x, "head.fc")
+
+
+net = Net(load_file(weights_file))
+ddp = torch.nn.parallel.DistributedDataParallel(net)
+mine = pictures[rank::2]
+pixels = np.stack([np.asarray(Image.open(p), np.float32) / 255 for p in mine])
+images = torch.from_numpy((pixels - np.float32([0.485, 0.456, 0.406])) / np.float32([0.229, 0.224, 0.225])).permute(0, 3, 1, 2).contiguous()
+labels = torch.tensor([int(p.split("/")[-2][1:]) for p in mine])
+F.cross_entropy(ddp(images), labels).backward()
+if rank == 0:
+    save_file({k: net.p(k).grad.numpy() for k in net.names}, out)
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Eight pictures of two classes, one batch of them; noise, so that no two samples are alike."""
+    folder = tmp_path_factory.mktemp("pictures")
+    rng = np.random.default_rng(3)
+    for i in range(8):
+        path = folder / f"c{i % 2}" / f"{i}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
+    return folder
+
+
+def test_pytorchs_ddp_gives_the_same_gradients(home, tmp_path, pictures):
+    """One step of plain gradient descent with a large rate: what the weights moved by is the gradient, to the last bits but a few."""
+    rate = 1e4
+    (home / "judged.yaml").write_text("base: convnext.yaml\nmodel:\n  num_classes: 2\n"
+                                      f"  train_ds: {{synth: null, path: {pictures}, image_crop: none, image_flip: 0.0, batch_size: 8, num_workers: 1}}\n"
+                                      f"  validation_ds: {{synth: null, path: {pictures}, image_crop: none, batch_size: 8}}\n"
+                                      "  optim: {name: sgd, momentum: 0.0, weight_decay: 0.0, sched: null}\n"
+                                      "trainer: {max_steps: 1, gradient_clip_val: 0.0, limit_val_batches: 0}\n")
+    launch(home, 2, "judged.yaml", f"--run-dir={tmp_path}/still", "model.optim.lr=1e-30")
+    launch(home, 2, "judged.yaml", f"--run-dir={tmp_path}/moved", f"model.optim.lr={rate}")
+    before, after = weights(tmp_path / "still"), weights(tmp_path / "moved")
+    save_file(before, tmp_path / "weights.safetensors")
+    port, files = free_port(), ",".join(str(p) for p in sorted(pictures.glob("c*/*.png")))
+    ranks = [subprocess.Popen([sys.executable, "-c", DDP, str(tmp_path / "weights.safetensors"), files, str(port), str(r), str(tmp_path / "ddp.safetensors")],
+                              env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"}) for r in range(2)]
+    assert [p.wait(120) for p in ranks] == [0, 0]
+    theirs = load_file(tmp_path / "ddp.safetensors")
+    assert set(theirs) == set(before) and len(theirs) > 30
+    ours = {k: (before[k].astype(np.float64) - after[k]) / rate for k in theirs}
+    largest = max(np.abs(v).max() for v in theirs.values())
+    assert largest > 1e-3
+    for key in theirs:
+        scale = max(np.abs(theirs[key]).max(), 1e-3 * largest)
+        assert np.abs(ours[key] - theirs[key]).max() / scale < 1e-5, key
+    # The control: a gradient of half the batch is far from it.
+    assert max(np.abs(ours[k] - 0.5 * theirs[k]).max() for k in theirs) > 0.1 * largest
