@@ -63,7 +63,11 @@ std::string slowest_stage(const JobView& job, const Observation& seen) {
 LimitScore score_data(const JobView& job, const Observation& seen, std::span<const Ceiling> all) {
   const double share = seen.phase(Phase::Wait).share + seen.phase(Phase::Copy).share;
   const Ceiling* free_loader = find_ceiling(all, ExperimentKind::FreeLoader);
-  const double gain = free_loader != nullptr ? std::max(0.0, free_loader->gain()) : removal_gain(share);
+  double gain = free_loader != nullptr ? std::max(0.0, free_loader->gain()) : removal_gain(share);
+  // Where the race is too noisy to say, what it happened to show names no limit beyond what there is to gain: the
+  // waiting and what workers may take from the cores.
+  if (free_loader != nullptr && free_loader->speed.interval.low <= 1.0 && seen.step_seconds > 0)
+    gain = std::min(gain, removal_gain(std::min(0.9, share + seen.loader_worker_seconds() / seen.step_seconds)));
   return {Limit::Data, gain, slowest_stage(job, seen),
           fmt::format("{:.0f} % of the step is waiting for data; {}", 100 * share,
                       free_loader != nullptr ? lower_first(free_loader->sentence)

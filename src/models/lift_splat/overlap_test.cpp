@@ -56,7 +56,7 @@ TEST(Overlap, AClassThatIsNowhereIsLeftOutOfMeans) {
 
 TEST(Overlap, KeepsAreasOnly) {
   Overlap overlap({"vehicle"});
-  const size_t before = overlap.size();
+  const size_t before = overlap.take().size();
   for (int batch = 0; batch < 3; ++batch) overlap.add(torch::randn({4, 1, 64, 64}), torch::zeros({4, 1, 64, 64}));
   EXPECT_EQ(overlap.take().size(), before) << "as many numbers after any number of batches: no prediction is kept";
   EXPECT_EQ(before, 8u);

@@ -30,6 +30,39 @@ TEST(WinogradConv, EqualsTheDirectSumForwardAndBackward) {
   }
 }
 
+// Errors of the output and both gradients against double precision, in units of float's rounding of the sum of the
+// absolute products: what a sum's error is bounded by, whether or not it cancels.
+struct ConvErrors {
+  double output, input_gradient, weight_gradient;
+};
+ConvErrors conv_errors(const torch::Tensor& x, const torch::Tensor& weight, bool winograd) {
+  const auto run = [&](const torch::Tensor& a, const torch::Tensor& b, const torch::Tensor& g, bool tiles) {
+    torch::Tensor leaf = a.clone().requires_grad_(true), kernel = b.clone().requires_grad_(true);
+    const torch::Tensor y = tiles ? fused::winograd_conv(leaf, kernel) : at::conv2d(leaf, kernel, {}, 1, 1);
+    (y * g).sum().backward();
+    return std::vector<torch::Tensor>{y.detach(), leaf.grad(), kernel.grad()};
+  };
+  const torch::Tensor g = wave({x.size(0), weight.size(0), x.size(2), x.size(3)}, 0.3, torch::kFloat32);
+  const auto wide = [](const torch::Tensor& t) { return t.to(torch::kFloat64); };
+  const auto got = run(x, weight, g, winograd), exact = run(wide(x), wide(weight), wide(g), false),
+             sizes = run(wide(x).abs(), wide(weight).abs(), wide(g).abs(), false);
+  double errors[3];
+  for (size_t i = 0; i < 3; ++i)
+    errors[i] = (wide(got[i]) - exact[i]).abs().max().item<double>() / sizes[i].max().item<double>() / 0x1p-24;
+  return {errors[0], errors[1], errors[2]};
+}
+
+TEST(WinogradConv, ErrorsAgainstDoublePrecision) {
+  for (const int64_t channels : {16, 128, 512}) {
+    const torch::Tensor x = wave({2, channels, 42, 38}, 0.1, torch::kFloat32),
+                        weight = wave({channels, channels, 3, 3}, 0.6, torch::kFloat32);
+    const ConvErrors tiles = conv_errors(x, weight, true), direct = conv_errors(x, weight, false);
+    std::printf("%ld channels: tiles %.3g %.3g %.3g, direct %.3g %.3g %.3g\n", channels, tiles.output,
+                tiles.input_gradient, tiles.weight_gradient, direct.output, direct.input_gradient,
+                direct.weight_gradient);
+  }
+}
+
 TEST(WinogradConv, ASinglePixelGivesTheKernelTurned) {
   torch::Tensor x = torch::zeros({1, 16, 6, 6});
   x[0][3][2][4] = 1.0f;
