@@ -25,5 +25,10 @@ def redline(env, size, steps, warm_up, *words, batch=2):
     return [sys.executable, HERE / "redline_train.py", env.redline, scenes(env), steps, warm_up, *sizes, f"model.train_ds.batch_size={batch}", *words]
 
 
+def recipe(env, name, steps, warm_up, *words):
+    """One of the recipes as it is, on the same scenes."""
+    return [sys.executable, HERE / "redline_train.py", env.redline, scenes(env), steps, warm_up, *words, f"--recipe={name}"]
+
+
 def peer(env, size, steps, warm_up, workers, batch=2):
     return [env.peers_python, HERE / "peer_train.py", size, scenes(env), workers, batch, steps, warm_up]

@@ -31,7 +31,7 @@ while done < steps:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimiser.step()
-        float(loss)
+        loss.item()
         done += 1
         if done == warm_up:
             begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""redline_train.py REDLINE FOLDER STEPS WARM_UP [override ...]: `redline train recipes/lss_swin_nuscenes.yaml` on FOLDER; prints the figures of its record
+"""redline_train.py REDLINE FOLDER STEPS WARM_UP [override ...] [--recipe=NAME]: `redline train recipes/lss_swin_nuscenes.yaml` (or NAME) on FOLDER; prints the figures of its record
 after the warm-up steps as one JSON line. No validation and no checkpoint, as in peer_train.py."""
 import json
 import pathlib
@@ -16,8 +16,10 @@ ROW = numpy.dtype([("step", "i8"), ("epoch", "i8"), ("begin", "i8"), ("wall", "i
 
 def main(redline, folder, steps, warm_up, *overrides):
     steps, warm_up = int(steps), int(warm_up)
+    recipe = next((word[9:] for word in overrides if word.startswith("--recipe=")), "lss_swin_nuscenes")
+    overrides = [word for word in overrides if not word.startswith("--recipe=")]
     with tempfile.TemporaryDirectory() as work:
-        command = [redline, "-q", "train", ROOT / "recipes/lss_swin_nuscenes.yaml", f"model.train_ds.path={folder}", "model.train_ds.synth=null",
+        command = [redline, "-q", "train", ROOT / f"recipes/{recipe}.yaml", f"model.train_ds.path={folder}", "model.train_ds.synth=null",
                    "~model.validation_ds", "model.monitor.pictures_every_n_steps=0", "model.optim.scale_lr=none", f"trainer.max_steps={steps}",
                    f"exp_manager.exp_dir={work}", "exp_manager.create_checkpoint_callback=false", *overrides]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
