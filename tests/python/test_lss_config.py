@@ -24,9 +24,9 @@ def resolved(*words, recipe=BASE):
 def at(config, path):
     for key in path.split("."):
         config = config[key]
-    if isinstance(config, str):  # some are kept as they were written
+    if isinstance(config, str):  # some numbers are kept as they were written
         try:
-            return json.loads(config)
+            return float(config)
         except ValueError:
             return config
     return config

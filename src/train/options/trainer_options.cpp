@@ -331,6 +331,7 @@ void TrainerConfig::check_and_derive() {
        {std::pair{&limit_train_batches, "limit_train_batches"}, std::pair{&limit_val_batches, "limit_val_batches"},
         std::pair{&limit_test_batches, "limit_test_batches"}, std::pair{&val_check_interval, "val_check_interval"}})
     parse_count_or_share(*text, fmt::format("trainer.{}", name));
+  LossScaler(amp, true);  // refuses what is no scale
   if (precision.is_auto()) precision.set(amp.loss_scale ? "16-mixed" : "32-true");
   read_precision(precision.value());
   devices.set(parse_devices(devices.value_or("auto")));
