@@ -167,3 +167,8 @@ def test_presets_are_the_recipes(tmp_path):
 def test_the_guides_python_configs_are_answered_with_the_recipe(name):
     said = redline("train", f"configs/baseline/{name}.py", "--work-dir", "runs/x", "--gpu-ids", "0", "--options", "runner.max_iters=100", code=2).stderr
     assert f"recipes/{name}.yaml" in said and (ROOT / f"recipes/{name}.yaml").exists()
+
+
+def test_gpus_are_said_to_have_no_effect_on_a_cpu():
+    said = redline("train", BASE, "--gpu-ids", "0", "--options", "runner.max_iters=100", "--print-config")
+    assert "--gpu-ids has no effect: this run is on the CPU." in said.stdout + said.stderr
