@@ -43,21 +43,22 @@ double grid_work(const Options& o) {
   return total + 9.0 * product(cells, 128, 256) + product(cells, o.num_classes(), 128);
 }
 
-constexpr int64_t kTileSide = 4, kTileProducts = 36, kFewestTiles = 64, kLanes = 16;
+constexpr int64_t kWinogradSide = 4, kWinogradProducts = 36, kWinogradFewest = 64, kWinogradLanes = 16;
 
 // A 3x3 convolution of `maps` maps: by Winograd's tiles where winograd_fits takes them.
-double convolution(int64_t maps, int64_t height, int64_t width, int64_t out, int64_t in) {
-  const int64_t tiles = maps * ((height + kTileSide - 1) / kTileSide) * ((width + kTileSide - 1) / kTileSide);
-  if (tiles < kFewestTiles || out % kLanes != 0 || in % kLanes != 0)
+double winograd_work(int64_t maps, int64_t height, int64_t width, int64_t out, int64_t in) {
+  const int64_t tiles =
+      maps * ((height + kWinogradSide - 1) / kWinogradSide) * ((width + kWinogradSide - 1) / kWinogradSide);
+  if (tiles < kWinogradFewest || out % kWinogradLanes != 0 || in % kWinogradLanes != 0)
     return 9.0 * product(maps * height * width, out, in);
-  return static_cast<double>(kTileProducts) * product(tiles, out, in);
+  return static_cast<double>(kWinogradProducts) * product(tiles, out, in);
 }
 
 // Of the Up block: the map beside it, the small one that is never enlarged, and the second convolution.
 double up_work(int64_t maps, int64_t height, int64_t width, int64_t factor, int64_t out, int64_t skip, int64_t small) {
-  return convolution(maps, height, width, out, skip) +
+  return winograd_work(maps, height, width, out, skip) +
          9.0 * product(maps * (height / factor) * (width / factor), out, small) +
-         convolution(maps, height, width, out, out);
+         winograd_work(maps, height, width, out, out);
 }
 
 }  // namespace
@@ -87,10 +88,10 @@ double product_flops(const Options& o, int64_t samples, int64_t cameras) {
     thrice += up_work(maps, rows, columns, 2, out, fine, coarse);
   thrice += product(maps * rows * columns, o.grid.depths() + o.cam_channels, out);
   const int64_t x = o.grid.cells(0), y = o.grid.cells(1), in = o.cam_channels * o.grid.cells(2);
-  thrice += 49.0 * product(samples * x * y / 4, 64, in) + 4.0 * convolution(samples, x / 2, y / 2, 64, 64);
+  thrice += 49.0 * product(samples * x * y / 4, 64, in) + 4.0 * winograd_work(samples, x / 2, y / 2, 64, 64);
   for (const int64_t side : {int64_t{4}, int64_t{8}}) {  // layer2 and layer3: a step of two, then three of one
     const int64_t wide = 32 * side, cells = samples * (x / side) * (y / side);
-    thrice += 10.0 * product(cells, wide, wide / 2) + 3.0 * convolution(samples, x / side, y / side, wide, wide);
+    thrice += 10.0 * product(cells, wide, wide / 2) + 3.0 * winograd_work(samples, x / side, y / side, wide, wide);
   }
   thrice += up_work(samples, x / 2, y / 2, 4, 256, 64, 256) + 9.0 * product(samples * x * y / 4, 128, 256) +
             product(samples * x * y, o.num_classes(), 128);
