@@ -64,6 +64,20 @@ task::Batch batch_of(const Options& o, int64_t count) {
   return batch;
 }
 
+// What LibTorch's own products reach with these threads, as a share's other side.
+double product_rate() {
+  const torch::Tensor a = torch::rand({2048, 2048}), b = torch::rand({2048, 2048});
+  torch::Tensor out = torch::empty({2048, 2048});
+  at::mm_out(out, a, b);
+  double best = 1e9;
+  for (int repeat = 0; repeat < 8; ++repeat) {
+    const int64_t begin = now_ns();
+    at::mm_out(out, a, b);
+    best = std::min(best, seconds_between(begin, now_ns()));
+  }
+  return 2.0 * 2048.0 * 2048.0 * 2048.0 / best * 1e-9;
+}
+
 int run(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "small";
   const auto number = [&](int index, int64_t fallback) { return argc > index ? std::atoll(argv[index]) : fallback; };
@@ -108,7 +122,15 @@ int run(int argc, char** argv) {
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
   const double flops = what == "splat" ? 0.0 : static_cast<double>(count) * sample_flops(options, 6);
-  fmt::print("{{\"step_ms\": {:.3f}, \"gflops\": {:.1f}}}\n", 1e3 * median, flops / median * 1e-9);
+  if (what == "splat") {
+    fmt::print("{{\"step_ms\": {:.3f}}}\n", 1e3 * median);
+    return 0;
+  }
+  const double made = product_flops(options, count, 6) / median * 1e-9, rate = product_rate();
+  fmt::print(
+      "{{\"step_ms\": {:.3f}, \"gflops\": {:.1f}, \"product_gflops\": {:.1f}, \"gemm_gflops\": {:.1f}, "
+      "\"share_of_gemm_rate\": {:.3f}, \"gemm_over_made\": {:.3f}}}\n",
+      1e3 * median, flops / median * 1e-9, made, rate, made / rate, rate / made);
   return 0;
 }
 

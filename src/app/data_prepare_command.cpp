@@ -110,8 +110,8 @@ void add_data_preparation(CLI::App& parent, const Globals& globals) {
 
   auto synth_arguments = std::make_shared<SynthArguments>();
   CLI::App* synth = parent.add_subcommand(
-      "synth", "Generate data: speech, sequences or images; other words are options of the generator");
-  synth->add_option("kind", synth_arguments->kind, "speech, sequences or images")->required();
+      "synth", "Generate data: speech, sequences, images or nuscenes; other words are options of the generator");
+  synth->add_option("kind", synth_arguments->kind, "speech, sequences, images or nuscenes")->required();
   synth->add_option("--out", synth_arguments->out, "Folder to write")->required();
   synth->allow_extras();
   synth->callback([synth_arguments, synth, &globals] { run_synth(*synth_arguments, *synth, globals); });

@@ -149,7 +149,7 @@ void add_worker_rows(Table& t, bool training) {
   workers.flag(kNumWorkers).alias(".data.workers_per_gpu");
   prefetch.flag("prefetch_factor").alias(".data.prefetch_factor");
   persistent.flag("persistent_workers").alias(".data.persistent_workers");
-  pin.flag("pin_memory");
+  pin.flag("pin_memory").alias(".data.pin_memory");
 }
 
 void add_cache_rows(Table& t) {

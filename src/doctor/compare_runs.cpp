@@ -74,6 +74,13 @@ std::string config_value(const std::string& yaml, const std::string& key) {
   return value.erase(value.find_last_not_of(' ') + 1);
 }
 
+std::optional<Trap> trap_of(const Observation& before, const Observation& after) {
+  const auto batch = [](const Observation& seen) {
+    return seen.samples_per_step / std::max(1.0, seen.micro_batches_per_step);
+  };
+  return iterations_trap({batch(before), before.iterations_per_second, batch(after), after.iterations_per_second});
+}
+
 void check_comparable(const measure::RunRecord& before, const measure::RunRecord& after) {
   for (const auto* run : {&before, &after})
     if (run->steps.empty())
@@ -84,11 +91,14 @@ void check_comparable(const measure::RunRecord& before, const measure::RunRecord
     throw DataError(fmt::format("These runs are not comparable: {} trains '{}', {} trains '{}'.",
                                 before.directory.string(), a, after.directory.string(), b));
   const Observation x = observe(steady_rows(before), 0), y = observe(steady_rows(after), 0);
-  if (std::abs(x.samples_per_step - y.samples_per_step) > 0.02 * std::max(x.samples_per_step, y.samples_per_step))
+  if (std::abs(x.samples_per_step - y.samples_per_step) > 0.02 * std::max(x.samples_per_step, y.samples_per_step)) {
+    const auto trap = trap_of(x, y);
     throw DataError(
         fmt::format("These runs are not comparable: a step holds {:.4g} samples in {} and {:.4g} in {}; give both the "
-                    "same effective batch.",
-                    x.samples_per_step, before.directory.string(), y.samples_per_step, after.directory.string()));
+                    "same effective batch.{}",
+                    x.samples_per_step, before.directory.string(), y.samples_per_step, after.directory.string(),
+                    trap ? " " + trap->sentence : ""));
+  }
 }
 
 std::vector<PartChange> grown_parts(std::span<const measure::StepRow> a, std::span<const measure::StepRow> b) {
@@ -136,12 +146,7 @@ RunComparison compare_runs(const measure::RunRecord& before, const measure::RunR
   }
   comparison.sentence += busy_words(comparison.before.surroundings, "the first run") +
                          busy_words(comparison.after.surroundings, "the second run");
-  const auto batch = [](const Observation& seen) {
-    return seen.samples_per_step / std::max(1.0, seen.micro_batches_per_step);
-  };
-  const Observation &a = comparison.before, &b = comparison.after;
-  if (const auto trap = iterations_trap({batch(a), a.iterations_per_second, batch(b), b.iterations_per_second}))
-    comparison.sentence += " " + trap->sentence;
+  if (const auto trap = trap_of(comparison.before, comparison.after)) comparison.sentence += " " + trap->sentence;
   return comparison;
 }
 

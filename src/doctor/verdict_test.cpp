@@ -100,6 +100,23 @@ TEST(Verdict, ACeilingOverrulesTheShareOfWaiting) {
   EXPECT_NE(diagnosis.limit, Limit::Data);
 }
 
+TEST(Verdict, ANoisyRaceNamesNoLoaderThatHasNothingToGive) {
+  Observation seen = make_seen({{Phase::Wait, 0.01}, {Phase::Forward, 0.33}, {Phase::Backward, 0.65}});
+  seen.stage_seconds_per_step[static_cast<size_t>(measure::Stage::Transform)] = 0.02 * seen.step_seconds;
+  std::vector<ExperimentBlock> blocks;
+  for (int b = 0; b < 6; ++b) {
+    blocks.push_back({ExperimentKind::AsIs, b, b % 2 == 0 ? 0.0125 : 0.0150});
+    blocks.push_back({ExperimentKind::FreeLoader, b, b % 3 == 0 ? 0.0128 : 0.0110});
+  }
+  const auto noisy = ceilings(blocks);
+  ASSERT_GT(noisy[0].gain(), 0.05);
+  ASSERT_LE(noisy[0].speed.interval.low, 1.0);
+  EXPECT_EQ(diagnose({}, seen, noisy, make_machine()).limit, Limit::Compute);
+  // With work for the loader to give back the same race may name it.
+  seen.stage_seconds_per_step[static_cast<size_t>(measure::Stage::Transform)] = 0.5 * seen.step_seconds;
+  EXPECT_EQ(diagnose({}, seen, noisy, make_machine()).limit, Limit::Data);
+}
+
 TEST(Ceilings, SayWhatWillNotHelp) {
   std::vector<ExperimentBlock> blocks;
   for (int b = 0; b < 8; ++b) {

@@ -22,8 +22,11 @@ std::string find_version(const fs::path& root, const std::string& asked) {
   std::vector<std::string> found;
   for (const auto& entry : fs::directory_iterator(root, failed)) {
     std::error_code ignored;
-    if (entry.is_directory(ignored) && fs::exists(entry.path() / "sample_data.json", ignored))
-      found.push_back(entry.path().filename().string());
+    const std::string name = entry.path().filename().string();
+    // One of nuScenes' names without the table is damaged, which its reader says.
+    if (entry.is_directory(ignored) &&
+        (starts_with(name, "v1.0-") || fs::exists(entry.path() / "sample_data.json", ignored)))
+      found.push_back(name);
   }
   if (failed)
     throw DataError("The nuScenes folder " + printable(root.string()) + " cannot be listed: " + failed.message() + ".");

@@ -86,15 +86,16 @@ class Reader {
 
   void read_frames() {
     const auto scenes = table<Named>("scene", {"token", "name"}, [&](const TableRow& row) -> std::optional<Named> {
-      if (!request_.wanted(row.text(1))) return std::nullopt;
-      return Named{row.token(0), 0};
+      return Named{row.token(0), request_.wanted(row.text(1)) ? 1 : 0};
     });
     const TokenIndex scene_index(scenes);
     tables_.frames = table<KeyFrame>("sample", {"token", "scene_token", "timestamp"},
                                      [&](const TableRow& row) -> std::optional<KeyFrame> {
                                        KeyFrame frame;
                                        frame.scene = row.token(1);
-                                       if (scene_index.find(frame.scene) < 0) return std::nullopt;
+                                       const int32_t scene = scene_index.find(frame.scene);
+                                       if (scene < 0) no_partner(row, "scene_token", frame.scene, "scene");
+                                       if (scenes[static_cast<size_t>(scene)].value == 0) return std::nullopt;
                                        frame.token = row.token(0);
                                        frame.timestamp = row.integer(2);
                                        return frame;

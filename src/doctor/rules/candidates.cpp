@@ -150,13 +150,24 @@ class Rules {
                        format_seconds(std::max(0.0, seen_.pieces.piece_seconds)), 100 * fixed_share(seen_));
   }
 
+  // Guide 4 reads fewer iterations of more samples as a loss of speed.
+  std::string rebatched_reason(int64_t batch, double gain) const {
+    const double now = seen_.iterations_per_second;
+    if (batch == job_.batch_size || now <= 0) return pieces_reason();
+    const double then = now * (1 + gain) * static_cast<double>(job_.batch_size) / static_cast<double>(batch);
+    return fmt::format(
+        "{}. An iteration holds {} samples instead of {}, so {:.2f} iterations/s become about {:.2f}: "
+        "compare samples/s",
+        pieces_reason(), batch, job_.batch_size, now, then);
+  }
+
   void rebatched(int64_t batch, int64_t accumulate) {
     const Setting values = {{job_.path("batch"), std::to_string(batch)},
                             {job_.path("micro_batch"), std::to_string(batch)},
                             {job_.path("accumulation"), std::to_string(accumulate)}};
     const auto text = [](int64_t b, int64_t a) { return a == 1 ? std::to_string(b) : fmt::format("{} x {}", b, a); };
     add("batch", {job_.switch_of("batch")->name, text(job_.batch_size, job_.accumulate), text(batch, accumulate)},
-        values, plans_.gain(values), pieces_reason(), Effect::Optimisation)
+        values, plans_.gain(values), rebatched_reason(batch, plans_.gain(values)), Effect::Optimisation)
         .consent = Effect::Optimisation;
   }
 

@@ -20,5 +20,5 @@ list(APPEND MODELS_SOURCES
   lift_splat/winograd_conv.cpp
   lift_splat/winograd_kernels.cpp
   lift_splat/work_estimate.cpp)
-list(APPEND MODELS_TESTS lift_splat/enlarged_conv_test.cpp lift_splat/reference_names_test.cpp lift_splat/scene_pictures_test.cpp lift_splat/splat_test.cpp lift_splat/swin_test.cpp lift_splat/task_test.cpp
+list(APPEND MODELS_TESTS lift_splat/enlarged_conv_test.cpp lift_splat/overlap_test.cpp lift_splat/reference_names_test.cpp lift_splat/scene_pictures_test.cpp lift_splat/splat_test.cpp lift_splat/swin_test.cpp lift_splat/task_test.cpp
   lift_splat/winograd_conv_test.cpp)

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "models/layers/layer_test_tools.h"
+#include "models/lift_splat/work_estimate.h"
 
 namespace redline::models::lift_splat {
 namespace {
@@ -133,6 +134,28 @@ TEST(LiftSplatTask, ValidationPoolsOverBatches) {
   for (size_t i = 0; i < once.size(); ++i) EXPECT_DOUBLE_EQ(twice[i], 2 * once[i]);
   EXPECT_EQ(task.finish_validation(once), task.finish_validation(twice));
   EXPECT_GT(task.flops_per_sample(1.0), 0.0);
+}
+
+TEST(LiftSplatWork, ProductsThatAreMadeAreFewerThanTheDirectSums) {
+  Options o;  // Swin-T at 128 x 352
+  o.backbone.drop_path_rate = 0.0;
+  // Of the second BEV convolution at half the grid, 256 to 256: 25 x 25 tiles of 36 products instead of 9 a cell.
+  Options one = o, two = o;
+  two.cam_channels = one.cam_channels + 16;
+  // 7x7 at half the grid and the depth's 1x1, three times forward's work, two operations a product.
+  const double expected = 6.0 * (49.0 * 2 * 100 * 100 * 64 * 16 + 2.0 * 6 * 8 * 22 * 512 * 16);
+  EXPECT_DOUBLE_EQ(product_flops(two, 2, 6) - product_flops(one, 2, 6), expected);
+  two = one;
+  two.neck_channels = 1024;  // 12 pictures of 2 x 6 tiles; below, 4 x 11 pixels that are never enlarged
+  const double neck = 36.0 * 144 * 384 * 512 + 9.0 * 12 * 44 * 768 * 512 + 36.0 * 144 * (1024.0 * 1024 - 512.0 * 512) +
+                      12.0 * 176 * 105 * 512;
+  EXPECT_NEAR((product_flops(two, 2, 6) - product_flops(one, 2, 6)) / (6.0 * neck), 1.0, 1e-12);
+  const double made = product_flops(o, 2, 6), direct = 2 * sample_flops(o, 6);
+  EXPECT_LT(made, 0.6 * direct);
+  EXPECT_GT(made, 0.2 * direct);
+  // Too few tiles for Winograd: the direct sum.
+  o.image_size = {32, 32};
+  EXPECT_GT(product_flops(o, 1, 1), 0.0);
 }
 
 }  // namespace

@@ -87,7 +87,9 @@ config::Table<RootConfig> RootConfig::fields() {
   table.accept("checkpoint_config.by_epoch", {"false"}, "intervals count micro-iterations");
   table.accept("lr_config.by_epoch", {"false"}, "the schedule moves with every step");
   table.accept("lr_config.warmup", {"linear"}, "the warm-up is linear");
-  table.accept("runner.type", {"IterBasedRunner"}, "this runner is the only one");
+  table.accept("checkpoint_config.save_optimizer", {"true"}, "a checkpoint holds all that a run needs to go on");
+  table.accept("optimizer_config.grad_clip.norm_type", {"2", "2.0"}, "gradients are clipped by their Euclidean norm");
+  table.accept("log_config.hooks", {}, "text, JSON and TensorBoard are written as exp_manager says");
   return table;
 }
 

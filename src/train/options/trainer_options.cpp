@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/strings.h"
 #include "device/machine.h"
@@ -18,6 +20,25 @@ using config::Node;
 constexpr double kMostEpochs = 1'000'000'000;
 constexpr double kMostBatches = 1 << 20;
 constexpr double kMostSteps = 1e15;
+
+// mmcv's runner counts iterations on across epochs, or begins anew with each.
+Node validation_of_runner(const Node& value) {
+  if (value.text() == "IterBasedRunner") return Node();
+  if (value.text() == "EpochBasedRunner") return Node::scalar("1");
+  throw ConfigError(fmt::format("{}: runner.type is '{}'; supported: IterBasedRunner, EpochBasedRunner.",
+                                value.origin.text(), printable(value.text())));
+}
+
+// mmcv's optimiser hooks: those for FP16 turn mixed precision on by their name alone.
+Node precision_of_hook(const Node& value) {
+  const std::string& name = value.text();
+  if (name == "Fp16OptimizerHook" || name == "GradientCumulativeFp16OptimizerHook") return Node::scalar("16-mixed");
+  if (name == "OptimizerHook" || name == "GradientCumulativeOptimizerHook") return Node::scalar("auto");
+  throw ConfigError(
+      fmt::format("{}: optimizer_config.type is '{}'; supported: OptimizerHook, Fp16OptimizerHook and their "
+                  "GradientCumulative forms.",
+                  value.origin.text(), printable(name)));
+}
 
 // --use_amp, --amp, fp16: a switch in other tools, a precision here.
 std::function<Node(const Node&)> switch_to_precision(const char* on) {
@@ -41,7 +62,8 @@ void add_precision_rows(config::Table<TrainerConfig>& table) {
       .flag("precision")
       .bool_alias(".use_amp", switch_to_precision("16-mixed"), "true is 16-mixed")
       .bool_alias(".amp", switch_to_precision("16-mixed"), "true is 16-mixed")
-      .bool_alias(".bf16", switch_to_precision("bf16-mixed"), "true is bf16-mixed");
+      .bool_alias(".bf16", switch_to_precision("bf16-mixed"), "true is bf16-mixed")
+      .alias(".optimizer_config.type", precision_of_hook, "mmcv's hooks with Fp16 in their name are 16-mixed");
   table.add("precision_strict", &T::precision_strict,
             "Run 16-mixed as asked even where the processor has no fp16 units; else it becomes bf16-mixed or 32-true.");
   table.group("amp", &T::amp, "Loss scaling under 16-mixed.");
@@ -74,7 +96,9 @@ void add_length_rows(config::Table<TrainerConfig>& table) {
       .flag("max_steps");
   table
       .add("max_iters", &T::max_iters,
-           "Stop after so many micro-iterations (mmcv's count); divided by the accumulation, it replaces max_steps.")
+           "Stop after so many micro-iterations (mmcv's count), divided by the accumulation; with max_steps given too, "
+           "the "
+           "earlier end counts.")
       .unit("micro-iterations")
       .counts(Counts::Batches)
       .range(1, kMostSteps)
@@ -106,7 +130,8 @@ void add_cadence_rows(config::Table<TrainerConfig>& table) {
       .add("check_val_every_n_epoch", &T::check_val_every_n_epoch,
            "Validate only in every n-th epoch; null: a whole number in val_check_interval counts on across epochs.")
       .unit("epochs")
-      .at_least(1);
+      .at_least(1)
+      .alias(".runner.type", validation_of_runner, "IterBasedRunner is null, EpochBasedRunner 1");
   table
       .add("num_sanity_val_steps", &T::num_sanity_val_steps,
            "Validation batches run before training, to fail early; -1: all.")
@@ -280,7 +305,10 @@ void TrainerConfig::check_and_derive() {
     throw ConfigError("trainer.max_steps is 0: there is nothing to train; give at least 1, or -1 for no limit.");
   if (max_epochs == 0)
     throw ConfigError("trainer.max_epochs is 0: there is nothing to train; give at least 1, or -1 for no limit.");
-  if (max_iters) max_steps = (*max_iters + accumulate_grad_batches - 1) / accumulate_grad_batches;
+  if (max_iters) {
+    const int64_t steps = (*max_iters + accumulate_grad_batches - 1) / accumulate_grad_batches;
+    max_steps = max_steps < 0 ? steps : std::min(max_steps, steps);
+  }
   if (max_time && !(parse_seconds(*max_time).value_or(0) > 0))
     throw ConfigError(
         fmt::format("trainer.max_time is '{}'; expected a time above 0 such as 4h, 90m or 00:04:00:00 (DD:HH:MM:SS), "
@@ -303,6 +331,7 @@ void TrainerConfig::check_and_derive() {
        {std::pair{&limit_train_batches, "limit_train_batches"}, std::pair{&limit_val_batches, "limit_val_batches"},
         std::pair{&limit_test_batches, "limit_test_batches"}, std::pair{&val_check_interval, "val_check_interval"}})
     parse_count_or_share(*text, fmt::format("trainer.{}", name));
+  LossScaler(amp, true);  // refuses what is no scale
   if (precision.is_auto()) precision.set(amp.loss_scale ? "16-mixed" : "32-true");
   read_precision(precision.value());
   devices.set(parse_devices(devices.value_or("auto")));
