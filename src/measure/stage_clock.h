@@ -39,16 +39,17 @@ class StageClock {
   std::vector<Slot> slots_;
 };
 
-// On the worker that owns the slot; a slot has one writer.
+// On the worker that owns the slot; a slot has one writer. What an InnerStage took is not counted here again.
 class StageScope {
  public:
-  StageScope(StageClock::Slot& slot, Stage stage) : slot_(slot), stage_(stage), begin_ns_(now_ns()) {
+  StageScope(StageClock::Slot& slot, Stage stage) : slot_(slot), stage_(stage), outer_(open()), begin_ns_(now_ns()) {
+    open() = this;
     faults::at(stage);
   }
   ~StageScope() {
     const int64_t end_ns = now_ns();
-    auto& total = slot_.ns[static_cast<size_t>(stage_)];
-    total.store(total.load(std::memory_order_relaxed) + end_ns - begin_ns_, std::memory_order_relaxed);
+    open() = outer_;
+    add(stage_, end_ns - begin_ns_ - inner_ns_);
     if (SpanLog* spans = slot_.spans.load(std::memory_order_acquire))
       spans->add(stage_, slot_.worker, begin_ns_, end_ns);
   }
@@ -56,9 +57,48 @@ class StageScope {
   StageScope& operator=(const StageScope&) = delete;
 
  private:
+  friend class InnerStage;
+  static StageScope*& open() {  // the thread's innermost
+    thread_local StageScope* scope = nullptr;
+    return scope;
+  }
+  void add(Stage stage, int64_t ns) {
+    auto& total = slot_.ns[static_cast<size_t>(stage)];
+    total.store(total.load(std::memory_order_relaxed) + ns, std::memory_order_relaxed);
+  }
+
   StageClock::Slot& slot_;
   Stage stage_;
-  int64_t begin_ns_;
+  StageScope* outer_;
+  int64_t begin_ns_, inner_ns_ = 0;
+};
+
+// A part of the open scope's work that belongs to another stage, for code that knows no slot: a picture is decoded in
+// the middle of its transform, because the crop says what must be decoded. Nothing where no scope is open, or one of
+// the same stage.
+class InnerStage {
+ public:
+  explicit InnerStage(Stage stage) : stage_(stage), scope_(StageScope::open()) {
+    if (scope_ != nullptr && scope_->stage_ == stage) scope_ = nullptr;
+    if (scope_ == nullptr) return;
+    begin_ns_ = now_ns();
+    faults::at(stage);
+  }
+  ~InnerStage() {
+    if (scope_ == nullptr) return;
+    const int64_t end_ns = now_ns();
+    scope_->inner_ns_ += end_ns - begin_ns_;
+    scope_->add(stage_, end_ns - begin_ns_);
+    if (SpanLog* spans = scope_->slot_.spans.load(std::memory_order_acquire))
+      spans->add(stage_, scope_->slot_.worker, begin_ns_, end_ns);
+  }
+  InnerStage(const InnerStage&) = delete;
+  InnerStage& operator=(const InnerStage&) = delete;
+
+ private:
+  Stage stage_;
+  StageScope* scope_;
+  int64_t begin_ns_ = 0;
 };
 
 }  // namespace redline::measure

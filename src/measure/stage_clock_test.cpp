@@ -31,6 +31,42 @@ TEST(StageClock, AddsUpOverWorkers) {
   EXPECT_EQ(totals.bytes_read, 3000);
 }
 
+TEST(StageClock, AnInnerStageIsCountedOnceAndForItself) {
+  StageClock clock(1);
+  SpanLog log;
+  clock.trace_to(&log);
+  const auto spin = [](int64_t ns) {
+    const int64_t end = now_ns() + ns;
+    while (now_ns() < end) {
+    }
+  };
+  const int64_t begin = now_ns();
+  {
+    const StageScope transform(clock.slot(0), Stage::Transform);
+    spin(1'000'000);
+    {
+      const InnerStage decode(Stage::Decode);
+      spin(3'000'000);
+    }
+  }
+  const int64_t whole = now_ns() - begin;
+  { const InnerStage nowhere(Stage::Collate); }  // no scope is open
+  {
+    const StageScope read(clock.slot(0), Stage::Read);
+    const InnerStage same(Stage::Read);  // the scope counts it already
+  }
+  clock.trace_to(nullptr);
+  const StageTotals totals = clock.totals();
+  const int64_t transform = totals.ns[static_cast<size_t>(Stage::Transform)],
+                decode = totals.ns[static_cast<size_t>(Stage::Decode)];
+  EXPECT_GE(decode, 3'000'000);
+  EXPECT_GE(transform, 1'000'000);
+  EXPECT_LE(transform + decode, whole);
+  EXPECT_EQ(totals.ns[static_cast<size_t>(Stage::Collate)], 0);
+  EXPECT_GT(totals.ns[static_cast<size_t>(Stage::Read)], 0);
+  EXPECT_EQ(log.take().size(), 3U);  // decode within transform, and read
+}
+
 TEST(StageClock, SlotsDoNotShareCacheLines) {
   StageClock clock(2);
   const auto a = reinterpret_cast<uintptr_t>(&clock.slot(0)), b = reinterpret_cast<uintptr_t>(&clock.slot(1));

@@ -51,6 +51,8 @@ class Monitor {
   virtual int64_t plot_every_epochs() const { return 0; }
   // After a committed step, with what the task kept from its last forward. Returns metrics to record.
   virtual std::map<std::string, double> update(int64_t step) = 0;
+  // What update() found, in a line for the person at a run (a trial says nothing); empty: nothing worth a line.
+  virtual std::vector<std::string> found() const { return {}; }
   // Files written into `directory` (SVG or PNG); returns their paths.
   virtual std::vector<std::string> plot(int64_t step, const std::string& directory) = 0;
   virtual std::string state_json() const { return "{}"; }  // for checkpoints

@@ -34,6 +34,25 @@ torch::Tensor append_rows(const torch::Tensor& all, torch::Tensor more) {
   return torch::cat({before, more});
 }
 
+// A sample that cannot be read has a substitute in its batch: a row of another sample, which has its own row too. It is
+// no prediction for the one that is bad, so each sample keeps one row, in the order of the data.
+void leave_out_substitutes(Predictions& result) {
+  std::map<int64_t, int64_t> row_of;
+  for (size_t row = 0; row < result.sample_ids.size(); ++row)
+    row_of.emplace(result.sample_ids[row], static_cast<int64_t>(row));
+  const size_t missing = result.sample_ids.size() - row_of.size();
+  if (missing == 0) return;
+  log_warning(fmt::format("{} of {} samples could not be used and have no row; sample_ids says whose rows there are.",
+                          missing, result.sample_ids.size()));
+  std::vector<int64_t> rows;
+  result.sample_ids.clear();
+  for (const auto& [id, row] : row_of) {
+    result.sample_ids.push_back(id);
+    rows.push_back(row);
+  }
+  for (auto& [name, tensor] : result.outputs) tensor = tensor.index_select(0, torch::tensor(rows));
+}
+
 }  // namespace
 
 ChosenWeights choose_weights(const std::filesystem::path& run, const std::string& which,
@@ -129,8 +148,10 @@ Predictions predict(const Job& job, task::Task& task) {
   task.module().eval();
   device::CopyStream stream(job.device().str());
   Predictions result;
+  int64_t bad = 0;
   loader->seek(0, 0);
   while (const auto batch = loader->next()) {
+    bad += batch->num_bad;
     if (batch->sample_ids.empty()) continue;
     const task::Batch rows = to_task_batch(*batch, &stream);
     task::Context context(job.seed(), -1, /*training=*/false, rows.sample_ids);
@@ -146,6 +167,7 @@ Predictions predict(const Job& job, task::Task& task) {
   }
   if (result.outputs.empty())
     throw DataError(fmt::format("Task '{}' gave no output with one row per sample.", job.entry().name));
+  if (bad > 0) leave_out_substitutes(result);
   return result;
 }
 

@@ -42,7 +42,7 @@ struct Predictions {
       outputs;  // first dimension: samples in the order of the data; ragged ones padded with 0
 };
 // The task's predict() over validation_ds (point it at other data with overrides). Deterministic order, every sample
-// once.
+// once; one that cannot be read has no row.
 Predictions predict(const Job& job, task::Task& task);
 // Safetensors, or Parquet when the name ends in .parquet (one row per sample; tensors become lists).
 void write_predictions(const Predictions& predictions, const std::filesystem::path& path);

@@ -26,8 +26,9 @@ class CollectingObserver : public LoopObserver {
   void validated(const LogValues& values) override {
     if (next != nullptr) next->validated(values);
   }
-  void monitored(const LogValues& values, const std::vector<std::string>& plots) override {
-    if (next != nullptr) next->monitored(values, plots);
+  void monitored(const LogValues& values, const std::vector<std::string>& found,
+                 const std::vector<std::string>& plots) override {
+    if (next != nullptr) next->monitored(values, found, plots);
   }
   void event(const std::string& kind, const measure::FieldList& fields) override {
     events.push_back({"", kind, fields});

@@ -97,3 +97,9 @@ def make_card():
             "peak_tensor_bytes": 1 << 27, "notes": ["A note."], "ledger": ledger, "certificate": certificate,
             "break_even": {"tuning_seconds": 95.0, "compile_seconds": 0.0, "baseline_samples_per_second": 124.0, "best_samples_per_second": 172.0,
                            "samples_of_run": 1e6, "break_even_samples": 42000.0}}
+
+
+def read_steps(path):
+    """The rows of a record, whole ones only."""
+    data = pathlib.Path(path).read_bytes()
+    return numpy.frombuffer(data[64:64 + (len(data) - 64) // ROW.itemsize * ROW.itemsize], ROW)

@@ -1,4 +1,4 @@
-"""`redline chaos` on `redline train` itself, on both tasks: SIGKILLs change nothing. 25 in `make test`, 1,000 in `make test-slow`."""
+"""`redline chaos` on `redline train` itself, on three tasks: SIGKILLs change nothing. 25 in `make test`, 1,000 in `make test-slow`."""
 import json
 import os
 import pathlib
@@ -41,8 +41,25 @@ trainer: {{max_epochs: 3, max_steps: -1, val_check_interval: 5, log_every_n_step
 exp_manager: {{ema: {{enable: true}}, checkpoint_callback_params: {{every_n_train_steps: 4}}}}
 """
 
+# Pictures: augmentation drawn for each sample, mixing within groups, stochastic depth, averaged weights, the embeddings a monitor keeps.
+CONVNEXT = f"""
+base: {ROOT}/recipes/convnext_small.yaml
+name: tiny-convnext
+model:
+  depths: [1, 1]
+  dims: [8, 16]
+  image_size: 32
+  drop_path_rate: 0.2
+  train_ds: {{synth: {{kind: images, num: 96, num_validation: 24, seed: 1, num_classes: 6, width: 40, height: 40}}, image_crop: random_resized, batch_size: 8, num_workers: 1,
+             augment: {{color_jitter: [0.3], reprob: 0.3, mixup: 0.5, mixup_prob: 0.5}}}}
+  validation_ds: {{synth: {{kind: images, num: 96, num_validation: 24, seed: 1, num_classes: 6, width: 40, height: 40}}, batch_size: 12}}
+  monitor: {{separation_every_n_epochs: 1}}
+trainer: {{max_epochs: 3, log_every_n_steps: 4, intra_op_threads: 1, enable_progress_bar: false}}
+exp_manager: {{ema: {{enable: true}}, checkpoint_callback_params: {{every_n_train_steps: 5}}}}
+"""
+
 # task: the job, kills in make test and in make test-slow, epochs, samples and steps of one run
-TASKS = {"sequence_vae": (JOB, 20, 500, (3, 1200, 75)), "speech_ssl": (SPEECH, 5, 500, (3, 96, 24))}
+TASKS = {"sequence_vae": (JOB, 20, 500, (3, 1200, 75)), "speech_ssl": (SPEECH, 5, 500, (3, 96, 24)), "convnext": (CONVNEXT, 5, 300, (3, 288, 36))}
 
 
 def chaos(folder, job, *words, code=0):

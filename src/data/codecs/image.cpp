@@ -8,6 +8,7 @@
 #include "data/codecs/image_colour.h"
 #include "data/codecs/image_parts.h"
 #include "data/workers/item_memory.h"
+#include "measure/stage_clock.h"
 
 namespace redline::data {
 
@@ -55,6 +56,7 @@ std::variant<DecodedImage, Refusal> decode_stored(std::span<const std::byte> byt
 // Upright and grey where that is asked for.
 std::variant<DecodedImage, Refusal> decode_any(std::span<const std::byte> bytes, const ImageRequest& request,
                                                PixelBuffer& buffer) {
+  const measure::InnerStage scope(measure::Stage::Decode);
   const int orientation = request.upright ? codecs::orientation_of(bytes) : 1;
   ImageRequest stored = request;
   if (orientation != 1) stored.resize.reset();  // the box is of the upright picture: the decoder must not shrink by it

@@ -9,8 +9,7 @@ namespace redline::data {
 const std::vector<synth::Maker>& synth::makers() {
   static const std::vector<Maker> all{{"speech", {"flac", "wav"}, make_speech},
                                       {"sequences", {}, make_sequences},
-                                      {"images", {"jpeg", "png"}, make_images, /*version=*/3},
-
+                                      {"images", {"jpeg", "png"}, make_images, /*version=*/4},
                                       {"nuscenes", {"jpeg"}, make_nuscenes}};
   return all;
 }

@@ -88,8 +88,8 @@ Scene draw_scene(const SynthConfig& config, int label, KeyedStream& draw) {
   // Light on dark or dark on light, as likely: the mean says nothing either.
   const bool light = between(0, 1) < 0.5f;
   scene.inside = from_hue(hue, between(0.5, 1.0), light ? between(0.65, 1.0) : between(0.05, 0.4));
-  scene.outside = from_hue(between(0, 1), between(0.0, 0.4), light ? between(0.05, 0.4) : between(0.65, 1.0));
-  scene.far_side = from_hue(between(0, 1), between(0.0, 0.4), light ? between(0.05, 0.4) : between(0.65, 1.0));
+  scene.outside = from_hue(between(0, 1), between(0.0, 0.75), light ? between(0.05, 0.4) : between(0.65, 1.0));
+  scene.far_side = from_hue(between(0, 1), between(0.0, 0.75), light ? between(0.05, 0.4) : between(0.65, 1.0));
   scene.wave_x = between(-3, 3) * kTau / static_cast<float>(config.width);
   scene.wave_y = between(-3, 3) * kTau / static_cast<float>(config.height);
   scene.phase = between(0, 1) * kTau;

@@ -146,8 +146,9 @@ class Rules {
   }
 
   std::string pieces_reason() const {
-    return fmt::format("a piece costs {} however small, {:.0f} % of a step do not grow with the batch",
-                       format_seconds(std::max(0.0, seen_.pieces.piece_seconds)), 100 * fixed_share(seen_));
+    const std::string fixed = fmt::format("{:.0f} % of a step do not grow with the batch", 100 * fixed_share(seen_));
+    if (seen_.pieces.piece_seconds <= 0) return fixed;
+    return fmt::format("a piece costs {} however small, {}", format_seconds(seen_.pieces.piece_seconds), fixed);
   }
 
   // Guide 4 reads fewer iterations of more samples as a loss of speed.
@@ -369,7 +370,10 @@ class Rules {
     const SearchDimension* const option = job_.switch_of("tars");
     if (option == nullptr || job_.tarred) return;
     absent(option->name, Effect::Order,
-           "the data is not in tars; `redline data tar` makes them, and the gain needs a disk that seeks");
+           job_.images
+               ? "the pictures are not in tars; WebDataset tars are read as they are (`path` may name them), and "
+                 "the gain needs a disk that seeks"
+               : "the data is not in tars; `redline data tar` makes them, and the gain needs a disk that seeks");
   }
 
   void channels_last() {

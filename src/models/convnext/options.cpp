@@ -51,7 +51,8 @@ void add_backbone_rows(config::Table<Options>& t) {
   t.add("use_grn", &Options::use_grn, "Global response normalisation in the blocks (ConvNeXt V2).")
       .effect(Effect::Model);
   t.add("fused_kernels", &Options::fused_kernels, "This project's own kernels; off: LibTorch's operators.")
-      .effect(Effect::Numerics);
+      .effect(Effect::Numerics)
+      .tunable();
 }
 
 void add_head_rows(config::Table<Options>& t) {

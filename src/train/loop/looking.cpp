@@ -89,7 +89,7 @@ void Looking::monitor(bool plot) {
   LogValues values{state_.at.step, state_.monitor->update(state_.at.step)};
   std::vector<std::string> plots;
   if (plot) plots = draw_plots();
-  parts_.observer->monitored(values, plots);
+  parts_.observer->monitored(values, state_.monitor->found(), plots);
 }
 
 // A picture that cannot be written is skipped: the next one shows what it would have shown.

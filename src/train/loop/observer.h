@@ -30,8 +30,10 @@ class LoopObserver {
   virtual void before_save() {}  // what was said so far must outlive a kill after the save
   virtual void log(const LogValues& values) { static_cast<void>(values); }  // inside the Log phase
   virtual void validated(const LogValues& values) { static_cast<void>(values); }
-  virtual void monitored(const LogValues& values, const std::vector<std::string>& plots) {
+  virtual void monitored(const LogValues& values, const std::vector<std::string>& found,
+                         const std::vector<std::string>& plots) {
     static_cast<void>(values);
+    static_cast<void>(found);
     static_cast<void>(plots);
   }
   virtual void event(const std::string& kind, const measure::FieldList& fields) {

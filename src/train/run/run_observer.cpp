@@ -75,8 +75,11 @@ void RunObserver::validated(const LogValues& values) {
   flush();
 }
 
-void RunObserver::monitored(const LogValues& values, const std::vector<std::string>& plots) {
+void RunObserver::monitored(const LogValues& values, const std::vector<std::string>& found,
+                            const std::vector<std::string>& plots) {
   metrics(values);
+  if (settings_.announce)
+    for (const std::string& line : found) log_info(fmt::format("step {}: {}", values.step, line));
   for (const std::string& path : plots) {
     writer_.event("monitor.plot", {{"step", values.step}, {"path", path}});
     if (!tensorboard_ || !ends_with(path, ".png")) continue;

@@ -46,7 +46,8 @@ class RunObserver : public LoopObserver {
   void before_save() override;
   void log(const LogValues& values) override;
   void validated(const LogValues& values) override;
-  void monitored(const LogValues& values, const std::vector<std::string>& plots) override;
+  void monitored(const LogValues& values, const std::vector<std::string>& found,
+                 const std::vector<std::string>& plots) override;
   void event(const std::string& kind, const measure::FieldList& fields) override;
   void finish();  // ends the progress line, flushes
 

@@ -28,8 +28,9 @@ EmbeddingMonitor::EmbeddingMonitor(std::shared_ptr<EmbeddingStore> store) : stor
   store_->set_monitored();
 }
 
-std::map<std::string, double> EmbeddingMonitor::update(int64_t step) {
+std::map<std::string, double> EmbeddingMonitor::update(int64_t) {
   std::map<std::string, double> all;
+  found_.clear();
   for (const PartName& part : {kTraining, kValidation}) {
     const EmbeddingSet set = set_of(*store_, part);
     if (set.size() == 0) {
@@ -47,7 +48,7 @@ std::map<std::string, double> EmbeddingMonitor::update(int64_t step) {
     for (const auto& [name, value] : metrics)
       if (name == "silhouette" || name == "recall_at_1" || name == "map_at_r")
         caption += fmt::format(", {} {:.3f}", name, value);
-    log_info(fmt::format("step {}: {}: {}", step, part.word, caption));
+    found_.push_back(fmt::format("{}: {}", part.word, caption));
   }
   return all;
 }

@@ -22,6 +22,7 @@ class EmbeddingMonitor : public task::Monitor {
   int64_t plot_every_epochs() const override { return store_->options().pictures_every_n_epochs; }
   // "separation/train_silhouette", "separation/val_recall_at_1", ...
   std::map<std::string, double> update(int64_t step) override;
+  std::vector<std::string> found() const override { return found_; }
   // embedding_train.png and .svg, the same of val; beside `directory` embeddings/ and tensorboard/.
   std::vector<std::string> plot(int64_t step, const std::string& directory) override;
   std::map<std::string, torch::Tensor> state_tensors() const override { return store_->state(); }
@@ -32,6 +33,7 @@ class EmbeddingMonitor : public task::Monitor {
 
  private:
   std::shared_ptr<EmbeddingStore> store_;
+  std::vector<std::string> found_;
   std::map<std::string, std::string> captions_;  // of the latest metrics, by part
 };
 
