@@ -63,6 +63,20 @@ void print_result(const tune::TuneResult& result, const std::string& recipe, con
              printable(result.card_path.string()));
 }
 
+// A recipe that is there may be somebody's own: it keeps a name.
+void write_recipe(const std::filesystem::path& path, const std::string& text) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && read_file(path) != text) {
+    std::filesystem::path kept;
+    for (int i = 1; kept.empty() || std::filesystem::exists(kept, ignored); ++i)
+      kept = path.string() + ".old" + (i == 1 ? "" : "-" + std::to_string(i));
+    posix_file_ops().rename(path, kept);
+    log_info(
+        fmt::format("'{}' was there already; it is now '{}'.", printable(path.string()), printable(kept.string())));
+  }
+  write_file_atomic(path, text);
+}
+
 void run_tune(const TuneCommandArguments& arguments, const CLI::App& command, const Globals& globals) {
   task::Registry registry;
   models::register_all(registry);
@@ -73,7 +87,7 @@ void run_tune(const TuneCommandArguments& arguments, const CLI::App& command, co
   request.same = arguments.tune.same;
   const tune::TuneResult result = tune::tune_job(request);
   const std::string out = arguments.out.empty() ? source.file->stem().string() + ".tuned.yaml" : arguments.out;
-  write_file_atomic(out, tuned_recipe(registry, source, result));
+  write_recipe(out, tuned_recipe(registry, source, result));
   if (!arguments.html.empty()) {
     report::RunPart part;
     part.name = source.file->string();

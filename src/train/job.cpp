@@ -131,7 +131,7 @@ torch::Device Job::device() const {
   const bool gpu = trainer_.accelerator == "gpu" || trainer_.accelerator == "cuda" ||
                    (trainer_.accelerator == "auto" && machine_.has_cuda);
   if (gpu && !machine_.has_cuda)
-    throw DeviceError("trainer.accelerator asks for a GPU, but LibTorch sees none; use accelerator: cpu or auto.");
+    throw ConfigError("trainer.accelerator asks for a GPU, but LibTorch sees none; use accelerator: cpu or auto.");
   if (!gpu) return torch::kCPU;
   int64_t index = machine_.ranks.local_rank;
   if (trainer_.gpu_ids) {
@@ -146,7 +146,7 @@ std::string Job::config_hash() const { return identity_text(resolved_.hash(unhas
 std::string Job::request_hash() const {
   std::vector<std::string> unhashed = unhashed_prefixes();
   for (const char* limit : {"trainer.max_steps", "trainer.max_epochs", "trainer.max_iters"}) unhashed.push_back(limit);
-  return hex64(bound_.hash(unhashed));
+  return hex64(bound_.hash(unhashed, config::FilesBy::Place));
 }
 
 void Job::set_intra_op_threads(int64_t threads) {

@@ -49,6 +49,33 @@ LoadedCheckpoint load_asked_checkpoint(const std::string& resume) {
   return loaded;
 }
 
+// Of the run itself, by name.
+LoadedCheckpoint load_named_checkpoint(const std::filesystem::path& run, const ExpManagerConfig& exp) {
+  const std::filesystem::path folder = run / "checkpoints";
+  const std::string word = exp.resume_word();
+  const std::string metric = exp.checkpoint_callback_params.monitor.value_or("val_loss");
+  std::error_code ignored;
+  const auto there =
+      std::filesystem::is_directory(folder, ignored) ? list_generations(folder, metric) : std::vector<GenerationInfo>();
+  if (there.empty())
+    throw CheckpointError(fmt::format("--resume {}: the run '{}' has no checkpoint; name the run with --run-dir.", word,
+                                      printable(run.string())));
+  if (word == "last") return load_checkpoint(folder);
+  if (word == "best") {
+    const auto best = best_generation(folder, metric, exp.checkpoint_callback_params.mode);
+    if (!best)
+      throw CheckpointError(fmt::format("--resume best: none of the run's checkpoints has the metric '{}'.", metric));
+    return CheckpointStore::load(best->path);
+  }
+  std::vector<std::string> steps;
+  for (const GenerationInfo& one : there) {
+    if (std::to_string(one.step) == word) return CheckpointStore::load(one.path);
+    steps.push_back(std::to_string(one.step));
+  }
+  throw CheckpointError(
+      fmt::format("--resume {}: the run has no checkpoint of that step; there are {}.", word, join(steps, ", ")));
+}
+
 [[noreturn]] void refuse_to_start_again(const std::filesystem::path& run, const Beginning& found) {
   const std::filesystem::path folder = run / "checkpoints";
   std::error_code ignored;
@@ -69,6 +96,10 @@ Beginning find_beginning(const ExpManagerConfig& exp, const RunPlace& place, con
           fmt::format("The run directory '{}' already holds checkpoints; choose another --run-dir, or continue with "
                       "--resume auto.",
                       printable(run.string())));
+    return found;
+  }
+  if (exp.resumes_by_name()) {
+    found.loaded = load_named_checkpoint(run, exp);
     return found;
   }
   if (!exp.resumes_by_itself()) {

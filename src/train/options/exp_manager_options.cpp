@@ -40,8 +40,8 @@ config::Table<ExpManagerConfig> ExpManagerConfig::fields() {
   table.add("resume_if_exists", &T::resume_if_exists, "Continue when the run directory has a checkpoint.");
   table
       .add("resume", &T::resume,
-           "auto: the newest checkpoint of the run directory; a path: that generation or run; none: refuse an existing "
-           "run.")
+           "auto: the newest checkpoint of the run directory, if any; last, best or a step: that one of the run's; a "
+           "path: that generation or run; none: refuse an existing run.")
       .flag("resume")
       .alias(".resume_from")
       .alias(".resume_from_checkpoint");
@@ -70,11 +70,14 @@ config::Table<RootConfig> RootConfig::fields() {
       .alias(".seed_everything")
       .alias(".init_seed");
   table
-      .add(
-          "load_from", &T::load_from,
-          "Weights to start from: a .safetensors file, a checkpoint or a run. Missing and unexpected names are listed.")
+      .add("load_from", &T::load_from,
+           "Weights to start from: a .safetensors file, a checkpoint, a run, or another project's file (.nemo, .ckpt, "
+           ".pt), which a child process converts. Missing and unexpected names are listed.")
       .flag("load_from")
-      .alias(".init_from_pretrained");
+      .path()
+      .alias(".init_from_pretrained")
+      .alias(".init_from_nemo_model")
+      .alias(".init_from_ptl_ckpt");
   table.add("load_strict", &T::load_strict, "Refuse weights whose names or shapes do not all fit.");
   table.accept("dist_params", {}, "ranks use Gloo or NCCL as LibTorch has them");
   table.accept("log_level", {}, "use -v or -q");

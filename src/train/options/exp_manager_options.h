@@ -27,6 +27,12 @@ struct ExpManagerConfig {
   static config::Table<ExpManagerConfig> fields();
   std::string resume_word() const { return resume.value_or(resume_if_exists ? "auto" : "none"); }
   bool resumes_by_itself() const { return resume_word() == "auto" || resume_word() == "true"; }
+  // A checkpoint of the run itself, by name: last, best, or the number of a step.
+  bool resumes_by_name() const {
+    const std::string word = resume_word();
+    return word == "last" || word == "best" ||
+           (!word.empty() && word.find_first_not_of("0123456789") == std::string::npos);
+  }
   bool never_resumes() const { return resume_word() == "none" || resume_word() == "false"; }
 };
 
