@@ -18,6 +18,7 @@
 #include "train/job/summary.h"
 #include "train/loop/trainer.h"
 #include "train/ranks/ranks.h"
+#include "train/run/followers.h"
 #include "train/run/rescue.h"
 #include "train/run/run_observer.h"
 #include "train/run/run_place.h"
@@ -291,6 +292,12 @@ std::string how_to_continue(const ExpManagerConfig& exp, const std::filesystem::
   return fmt::format(", saved; to continue, run it again with --run-dir {} --resume auto", directory.string());
 }
 
+int64_t step_of(const measure::FieldList& fields) {
+  for (const auto& [name, value] : fields)
+    if (const auto* number = std::get_if<int64_t>(&value); name == "step" && number != nullptr) return *number;
+  return 0;
+}
+
 void say_continuing(const RunPlace& place, const std::optional<LoadedCheckpoint>& loaded) {
   if (!place.found()) return;
   const std::string where =
@@ -332,13 +339,16 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   const bool checkpointed = place.existed() && !begin.abandons && ever_had_checkpoint(summary.directory);
   RunStateFile run_state(summary.directory, {job.request_hash(), checkpointed, ""});
   InPlaceFileOps ops(posix_file_ops(), writer.lock(), summary.directory);
+  Followers followers(exp, summary.directory, exp.name.value_or(job.root().name));
   std::unique_ptr<CheckpointStore> store;
   if (exp.create_checkpoint_callback)
     store = std::make_unique<CheckpointStore>(
         summary.directory / "checkpoints", exp.checkpoint_callback_params,
         [&](const std::string& kind, const measure::FieldList& fields) {
           writer.event(kind, fields);
-          if (kind == "checkpoint.saved") run_state.checkpointed();
+          if (kind != "checkpoint.saved") return;
+          run_state.checkpointed();
+          followers.saved(step_of(fields));
         },
         ops);
   if (loaded && store && begin.own) store->adopt(*loaded, begin.damaged);
@@ -359,6 +369,7 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
                                           job.trainer().accumulate_grad_batches))};
   RunObserver observer(writer, *task, watch);
   observer.watch(trainer.clock());
+  observer.tell(followers);
   observer.config(job.resolved().dump_yaml());
   trainer.attach(store.get(), &observer);
   const RanksInLoop together(ranks, trainer, writer);
@@ -381,6 +392,8 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   } catch (...) {
     observer.finish();
     rescue_if_moved();
+    writer.event("run.failed", {{"step", trainer.position().step}});
+    followers.ended(trainer.position().step, "failed");
     throw;
   }
   if (ranks != nullptr) ranks->done();
@@ -388,6 +401,7 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   rescue_if_moved();
   say_end(summary.fit, summary.started_at_step, summary.directory);
   writer.event("run.ended", {{"step", summary.fit.steps}, {"why", end_reason(summary.fit)}});
+  followers.ended(summary.fit.steps, end_reason(summary.fit));
   const measure::KeptWrites::Unwritten unwritten = measure::retry_kept_writes();
   summary.degraded = store != nullptr && store->degraded();
   if (summary.degraded)

@@ -138,7 +138,8 @@ std::optional<double> value_in(const Series& series, double begin, double end) {
   const double middle = (begin + end) / 2;
   std::optional<double> found;
   double distance = INFINITY;
-  const auto first = std::lower_bound(series.points.begin(), series.points.end(), std::pair{begin, -INFINITY});
+  const auto first =
+      std::lower_bound(series.points.begin(), series.points.end(), std::pair<double, double>(begin, -INFINITY));
   for (auto at = first; at != series.points.end() && at->first <= end; ++at)
     if (std::abs(at->first - middle) < distance) distance = std::abs(at->first - middle), found = at->second;
   return found;

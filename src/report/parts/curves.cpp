@@ -80,7 +80,7 @@ Series series_of(const Counted& run, const std::vector<double>& values, const Ax
   return series;
 }
 
-std::string field_text(const measure::FieldValue& value) {
+std::string event_field_text(const measure::FieldValue& value) {
   return std::visit([](const auto& v) { return fmt::format("{}", v); }, value);
 }
 
@@ -95,7 +95,7 @@ std::vector<Marker> markers_of(const Counted& run, const Axis& axis) {
     const auto row = number != nullptr ? row_of(run, *number) : std::nullopt;
     if (!row) continue;
     const char* what = guard ? event.kind.c_str() : event.kind == "resumed" ? "resumed" : "checkpoint";
-    markers.push_back({x_of(run, *row, axis), fmt::format("{} at step {}", what, field_text(*step)),
+    markers.push_back({x_of(run, *row, axis), fmt::format("{} at step {}", what, event_field_text(*step)),
                        guard                     ? 3
                        : event.kind == "resumed" ? 4
                                                  : 0});

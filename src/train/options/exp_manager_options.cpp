@@ -31,6 +31,22 @@ config::Table<ExpManagerConfig> ExpManagerConfig::fields() {
       .cadence(config::Counts::Steps)
       .at_least(0);
   table.add("create_csv_logger", &T::create_csv_logger, "Write metrics.csv.").effect(Effect::Nothing);
+  table
+      .add("create_mlflow_logger", &T::create_mlflow_logger,
+           "A process beside the run writes its metrics into MLflow's file store.")
+      .effect(Effect::Nothing);
+  table.add("mlflow_logger_kwargs", &T::mlflow_logger_kwargs,
+            "experiment_name, run_name and tracking_uri (a folder; default: mlruns here).");
+  table
+      .add("create_wandb_logger", &T::create_wandb_logger,
+           "A process beside the run writes its metrics as Weights & Biases' offline files (needs its package).")
+      .effect(Effect::Nothing);
+  table.add("wandb_logger_kwargs", &T::wandb_logger_kwargs, "project and name.");
+  table.add("on_validation", &T::on_validation,
+            "A command after each validation, run without a shell beside the run; REDLINE_STEP, REDLINE_METRICS and "
+            "REDLINE_RUN_DIR tell it what happened. Its failure is a warning.");
+  table.add("on_checkpoint", &T::on_checkpoint, "The same after each checkpoint.");
+  table.add("on_end", &T::on_end, "The same at the end; REDLINE_WHY says why.");
   table.add("create_checkpoint_callback", &T::create_checkpoint_callback, "Save checkpoints.").effect(Effect::Nothing);
   table.group("checkpoint_callback_params", &T::checkpoint_callback_params, "When to save and what to keep.");
   table.add("create_early_stopping_callback", &T::create_early_stopping_callback,
@@ -47,9 +63,6 @@ config::Table<ExpManagerConfig> ExpManagerConfig::fields() {
       .alias(".resume_from_checkpoint");
   table.accept("resume_ignore_no_checkpoint", {}, "a run directory without a checkpoint starts from the beginning");
   table.accept("resume_past_end", {"false"}, "a finished run says so and ends");
-  table.accept("create_wandb_logger", {"false"}, "metrics.jsonl and TensorBoard files can be imported");
-  table.accept("wandb_logger_kwargs", {}, "no Weights & Biases here");
-  table.accept("create_mlflow_logger", {"false"}, "metrics.jsonl and TensorBoard files can be imported");
   table.accept("use_datetime_version", {"true", "false"}, "a run directory holds one run");
   table.accept("version", {"null"}, "a run directory holds one run");
   table.accept("files_to_copy", {"null"}, "the resolved config is always written");

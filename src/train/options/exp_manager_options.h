@@ -24,6 +24,9 @@ struct ExpManagerConfig {
   EmaConfig ema;
   bool resume_if_exists = true, new_run = false;
   std::optional<std::string> resume;
+  bool create_mlflow_logger = false, create_wandb_logger = false;
+  config::Node mlflow_logger_kwargs, wandb_logger_kwargs;
+  std::optional<std::string> on_validation, on_checkpoint, on_end;
   static config::Table<ExpManagerConfig> fields();
   std::string resume_word() const { return resume.value_or(resume_if_exists ? "auto" : "none"); }
   bool resumes_by_itself() const { return resume_word() == "auto" || resume_word() == "true"; }

@@ -87,6 +87,7 @@ void RunObserver::validated(const LogValues& values) {
     if (starts_with(name, "val_")) text += fmt::format("{}{} {:.5g}", text.empty() ? "" : ", ", name, value);
   if (settings_.announce) log_info(fmt::format("step {}: {}", values.step, text));
   flush();
+  if (followers_ != nullptr) followers_->validated(values.step, values.metrics);
 }
 
 void RunObserver::monitored(const LogValues& values, const std::vector<std::string>& plots) {
