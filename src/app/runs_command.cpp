@@ -91,7 +91,7 @@ nlohmann::json run_json(const ListedRun& run) {
   return json;
 }
 
-void print_table(const std::vector<ListedRun>& runs) {
+void print_runs(const std::vector<ListedRun>& runs) {
   std::vector<std::vector<std::string>> lines = {
       {"run", "state", "steps", "loss", "val_loss", "samples/s", "limit", "written"}};
   for (const ListedRun& run : runs)
@@ -138,7 +138,7 @@ void run_runs(const RunsArguments& arguments, const Globals& globals) {
   } else if (runs.empty()) {
     fmt::print("There are no runs in '{}'.\n", printable(arguments.folder));
   } else {
-    print_table(runs);
+    print_runs(runs);
   }
 }
 

@@ -82,7 +82,8 @@ const MetricInfo* MetricTable::find(std::string_view name) const {
   }
   if (name.starts_with(kValidationPrefix)) {
     name.remove_prefix(kValidationPrefix.size());
-    if (!name.starts_with(kValidationPrefix)) return find(name);
+    // "val_loss/other": of a further validation set.
+    if (!name.starts_with(kValidationPrefix)) return find(name.substr(0, name.find('/')));
   }
   return nullptr;
 }

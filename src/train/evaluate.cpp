@@ -96,7 +96,12 @@ ValidationResult evaluate(const Job& job, task::Task& task, const ChosenWeights&
                                : parse_count_or_share(job.trainer().limit_val_batches, "trainer.limit_val_batches");
   MemoryGuard memory;
   device::CopyStream stream(settings.device.str());
-  return validate(task, *loader, settings, memory, &stream);
+  ValidationResult result = validate(task, *loader, settings, memory, &stream);
+  if (on_test) return result;
+  for (const Job::NamedLoader& further : job.build_more_validation(task, {}))
+    for (const auto& [metric, value] : validate(task, *further.loader, settings, memory, &stream).metrics)
+      result.metrics[metric + "/" + further.name] = value;
+  return result;
 }
 
 Predictions predict(const Job& job, task::Task& task) {

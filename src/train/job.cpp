@@ -230,4 +230,30 @@ std::unique_ptr<data::Loader> Job::build_loader(const task::Task& task, Part par
   return data::build_loader(dataset, needs);
 }
 
+std::vector<Job::NamedLoader> Job::build_more_validation(const task::Task& task,
+                                                         const std::filesystem::path& run_directory) const {
+  const config::Node& also = validation_ds_.also;
+  std::vector<NamedLoader> loaders;
+  if (also.is_null()) return loaders;
+  if (!also.is_map() || !validation_ds_.given())
+    throw ConfigError(
+        "model.validation_ds.also maps names to data beside the validation's own: also: {clean: clean.json}.");
+  if (machine_.ranks.world > 1)
+    throw ConfigError("model.validation_ds.also is measured by one process; leave it out with several ranks.");
+  for (const auto& [name, names] : also.entries()) {
+    if (name.empty() || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos)
+      throw ConfigError(fmt::format(
+          "model.validation_ds.also: '{}' becomes part of metric names; use lower-case letters, digits and _.",
+          printable(name)));
+    data::DatasetConfig dataset = validation_ds_;
+    dataset.also = dataset.manifest_filepath = dataset.path = config::Node();
+    dataset.synth.reset();
+    data::TaskNeeds needs = task_needs(task, Part::Validation);
+    (needs.kind->data_key() == "manifest_filepath" ? dataset.manifest_filepath : dataset.path) = names;
+    needs.run_directory = run_directory;
+    loaders.push_back({name, data::build_loader(dataset, needs)});
+  }
+  return loaders;
+}
+
 }  // namespace redline::train

@@ -69,6 +69,14 @@ class Job {
   std::unique_ptr<data::Loader> build_loader(const task::Task& task, Part part,
                                              const std::filesystem::path& run_directory) const;
 
+  // model.validation_ds.also, by name.
+  struct NamedLoader {
+    std::string name;
+    std::unique_ptr<data::Loader> loader;
+  };
+  std::vector<NamedLoader> build_more_validation(const task::Task& task,
+                                                 const std::filesystem::path& run_directory) const;
+
   // Training without a fixed share of its samples, and those by themselves as validation data.
   struct SplitLoaders {
     std::unique_ptr<data::Loader> train, held_out;

@@ -317,6 +317,7 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   std::unique_ptr<task::Task> task = build_within_limit(job);
   const auto train = job.build_loader(*task, Job::Part::Train, summary.directory);
   const auto validation = job.build_loader(*task, Job::Part::Validation, summary.directory);
+  const auto more_validation = job.build_more_validation(*task, summary.directory);
   make_loop_settings(job, *task, *train);  // refuses a job that cannot run
   stop_before_start();
   Beginning begin = find_beginning(exp, place, options);
@@ -331,7 +332,10 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   settings.plot_directory = (summary.directory / "plots").string();
   if (settings.device.is_cpu()) settings.process_bytes = available_bytes(job) + device::process_rss_bytes();
   device::CopyStream stream(settings.device.str());
-  Trainer trainer({*task, *train, validation.get(), nullptr, nullptr, &stream, agreement_of(ranks)}, settings);
+  LoopParts parts{*task, *train, validation.get(), nullptr, nullptr, &stream, agreement_of(ranks)};
+  for (const Job::NamedLoader& further : more_validation)
+    parts.more_validation.emplace_back(further.name, further.loader.get());
+  Trainer trainer(parts, settings);
   if (loaded) trainer.load(loaded->state);
 
   measure::RunWriter writer(summary.directory, /*resume=*/!exp.never_resumes(), metric_table(*task), place.keep());

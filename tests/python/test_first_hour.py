@@ -275,6 +275,76 @@ def test_a_recipe_is_not_overwritten_silently(mine, sequence_run, tmp_path):
     assert "it is now 'mine.tuned.yaml.old'" in done.stderr and (tmp_path / "mine.tuned.yaml.old").read_text() == "mine: 1\n"
 
 
+# 6. and 8. Beside training, and more of it.
+
+def small_job(mine, run, *words):
+    return redline("train", SEQUENCES, "--run-dir", run, "model.train_ds.path=mine.parquet", "model.validation_ds.path=mine.parquet", "model.column=ids", *SMALL_SEQUENCES, *words, cwd=mine)
+
+
+def test_hooks_run_beside_the_run_and_cannot_harm_it(mine, tmp_path):
+    hook = f"sh -c 'echo $REDLINE_HOOK $REDLINE_STEP >> {tmp_path}/said'"
+    done = small_job(mine, tmp_path / "run", f"exp_manager.on_validation={hook}", f"exp_manager.on_end={hook}", "exp_manager.on_checkpoint=false-command-that-is-not-there")
+    assert set((tmp_path / "said").read_text().split("\n")) >= {"validation 3", "end 3"}
+    assert "on_checkpoint cannot be started" in done.stderr and "Stopped after 3 steps" in done.stderr
+    assert "does not end" in redline("train", SEQUENCES, "--run-dir", tmp_path / "no", *SMALL_SEQUENCES, "exp_manager.on_end='x", cwd=mine, code=2).stderr
+
+
+def test_mlflow_reads_what_its_logger_wrote(mine, tmp_path):
+    small_job(mine, tmp_path / "run", "exp_manager.create_mlflow_logger=true", f"exp_manager.mlflow_logger_kwargs={{experiment_name: mine, tracking_uri: {tmp_path}/mlruns}}")
+    experiments = [p for p in (tmp_path / "mlruns").iterdir() if (p / "meta.yaml").exists()]
+    runs = [p for p in experiments[0].iterdir() if p.is_dir()]
+    assert len(experiments) == 1 and len(runs) == 1
+    lines = (runs[0] / "metrics/val_loss").read_text().splitlines()
+    assert lines[-1].split()[2] == "3" and float(lines[-1].split()[1]) > 0 and (runs[0] / "params/trainer.max_steps").read_text() == "3"
+    assert "status: 3" in (runs[0] / "meta.yaml").read_text()
+    mlflow = pytest.importorskip("mlflow")
+    client = mlflow.tracking.MlflowClient(tracking_uri=(tmp_path / "mlruns").as_uri())
+    experiment = client.get_experiment_by_name("mine")
+    run = client.search_runs([experiment.experiment_id])[0]
+    assert run.info.status == "FINISHED" and run.data.metrics["val_loss"] > 0 and run.data.params["task"] == "sequence_vae"
+    assert [m.step for m in client.get_metric_history(run.info.run_id, "loss")] == [1, 2, 3]
+
+
+def test_wandb_offline_files(mine, tmp_path):
+    pytest.importorskip("wandb")
+    small_job(mine, tmp_path / "run", "exp_manager.create_wandb_logger=true", "exp_manager.wandb_logger_kwargs={project: mine}")
+    assert list((tmp_path / "run/wandb").glob("offline-run-*/run-*.wandb"))
+
+
+def test_a_logger_that_cannot_work_is_a_warning(mine, tmp_path):
+    done = small_job(mine, tmp_path / "run", "exp_manager.create_mlflow_logger=true", "exp_manager.mlflow_logger_kwargs={tracking_uri: http://127.0.0.1:9}")
+    assert "The mlflow logger ended with exit code 1; the run is not touched by it. It said: loggers: only MLflow's file store" in done.stderr
+
+
+def test_further_validation_sets(mine, tmp_path):
+    small_job(mine, tmp_path / "run", "model.validation_ds.also={same: mine.parquet}")
+    points = {p["name"]: p["value"] for p in map(json.loads, (tmp_path / "run/metrics.jsonl").read_text().splitlines()[1:])}
+    assert points["val_loss/same"] == points["val_loss"] and "val_kl/same" in points
+    assert json.loads(redline("--json", "eval", tmp_path / "run", cwd="/").stdout)["metrics"]["val_loss/same"] == points["val_loss"]
+    done = redline("train", SEQUENCES, "--run-dir", tmp_path / "no", "model.train_ds.path=mine.parquet", "model.validation_ds.path=mine.parquet", "model.column=ids", *SMALL_SEQUENCES,
+                   "model.validation_ds.also={Bad Name: mine.parquet}", cwd=mine, code=2)
+    assert "lower-case letters" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["model.optim.name=lion", "model.optim.lr=1e-4"], ["model.optim.name=adafactor", "model.optim.lr=1e-2"], ["model.optim.sched={name: OneCycleLR}"],
+                                   ["model.optim.sched={name: ExponentialLR, gamma: 0.5, decay_steps: 1}"]], ids=lambda words: words[0].split("=", 1)[1])
+def test_more_optimisers_and_schedules_train_and_resume(mine, tmp_path, words):
+    small_job(mine, tmp_path / "whole", *words, "~model.optim.sched.warmup_ratio" if "sched" not in words[0] else "seed=42", "trainer.max_steps=4")
+    small_job(mine, tmp_path / "parts", *words, "~model.optim.sched.warmup_ratio" if "sched" not in words[0] else "seed=42", "trainer.max_steps=4", "trainer.fast_dev_run=false")
+    rows = [list(csv.DictReader((tmp_path / name / "metrics.csv").open())) for name in ("whole", "parts")]
+    assert [row["loss"] for row in rows[0] if row["loss"]] == [row["loss"] for row in rows[1] if row["loss"]]
+
+
+def test_a_learning_rate_is_found(mine, tmp_path):
+    done = redline("--json", "lr", SEQUENCES, "model.train_ds.path=mine.parquet", "model.validation_ds.path=mine.parquet", "model.column=ids", *SMALL_SEQUENCES, "--from", "1e-5", "--to", "1",
+                   "--steps", "60", cwd=mine)
+    answer = json.loads(done.stdout)
+    rates = [point["lr"] for point in answer["points"]]
+    assert rates == sorted(rates) and rates[0] == pytest.approx(1e-5) and 1e-5 < answer["steepest"] <= 1
+    assert not (mine / "runs/sequence-vae").exists(), "nothing is left behind"
+    assert "--from must be above 0" in redline("lr", SEQUENCES, "--from", "0", cwd=mine, code=2).stderr
+
+
 # 5. Runs.
 
 def test_runs_lists_what_is_there(mine, speech_run, sequence_run):

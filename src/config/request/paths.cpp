@@ -60,6 +60,7 @@ std::string anchored(const std::string& name, const Origin& origin) {
 
 void map_names(Node& value, Names names, const std::function<std::string(const std::string&, const Origin&)>& change) {
   for (Node& item : value.items()) map_names(item, names, change);
+  for (auto& [key, entry] : value.entries()) map_names(entry, names, change);
   if (!value.is_scalar() || value.is_missing_marker() || value.text().empty()) return;
   const auto one = [&](const std::string& name) { return change(name, value.origin); };
   const std::string text = names == Names::Paths ? changed_names(value.text(), one) : one(value.text());

@@ -13,8 +13,8 @@
 
 namespace redline::config {
 
-// Each file name in a value, replaced by what `change` makes of it. Lists of any depth; with Names::Paths "a,b" is two,
-// unless the comma stands inside braces.
+// Each file name in a value, replaced by what `change` makes of it. Lists and maps of any depth; with Names::Paths
+// "a,b" is two, unless the comma stands inside braces.
 void map_names(Node& value, Names names, const std::function<std::string(const std::string&, const Origin&)>& change);
 
 // Every row that names files, in a merged request whose references are replaced.

@@ -24,7 +24,7 @@ std::string json_of(const std::map<std::string, double>& metrics) {
 }
 
 // The last lines that a child wrote, for a warning.
-std::string last_words(const std::filesystem::path& log) {
+std::string follower_words(const std::filesystem::path& log) {
   try {
     const std::string text = trim(read_file(log, size_t{1} << 20));
     const size_t line = text.rfind('\n');
@@ -112,7 +112,7 @@ void Followers::note_end(const Running& child, const ChildResult& result) {
                                                : fmt::format("was ended by signal {}", result.signal);
   if (!noted_.insert(child.name + how).second) return;  // once for each way to fail
   const bool logger = child.name.starts_with("The ");
-  const std::string words = last_words(run_ / (logger ? split(child.name, ' ')[1] + ".log" : std::string("hooks.log")));
+  const std::string words = follower_words(run_ / (logger ? split(child.name, ' ')[1] + ".log" : std::string("hooks.log")));
   log_warning(fmt::format("{} {}; the run is not touched by it.{}", child.name, how,
                           words.empty() ? "" : " It said: " + words));
 }
