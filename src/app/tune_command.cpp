@@ -97,6 +97,8 @@ void run_tune(const TuneCommandArguments& arguments, const CLI::App& command, co
   print_result(result, out, globals);
 }
 
+constexpr double kTooNoisy = 1.5;  // the ends of an interval this far apart say nothing
+
 struct RaceArguments {
   ConfigArguments config;
   std::vector<std::string> with;
@@ -126,9 +128,13 @@ void run_race(const RaceArguments& arguments, const CLI::App& command, const Glo
       one["samples_per_second"] = 1 / measure::median(row.mine);
       one["reference_seconds"] = row.reference;
       one["seconds"] = row.mine;
+      one["reference_samples_per_second"] = 1 / measure::median(row.reference);
+      one["too_noisy"] = e.interval.high > kTooNoisy * e.interval.low;
       if (!globals.json)
-        fmt::print("{:.3f} x ({:.3f} to {:.3f}), {:.1f} samples/s: {}\n", e.ratio, e.interval.low, e.interval.high,
-                   1 / measure::median(row.mine), printable(doctor::setting_text(row.setting)));
+        fmt::print("{}{:.3f} x ({:.3f} to {:.3f}), {:.1f} instead of {:.1f} samples/s: {}\n",
+                   one["too_noisy"] ? "too noisy to say, give more --blocks: " : "", e.ratio, e.interval.low,
+                   e.interval.high, 1 / measure::median(row.mine), 1 / measure::median(row.reference),
+                   printable(doctor::setting_text(row.setting)));
     } else if (!globals.json) {
       fmt::print("failed: {}: {}\n", printable(doctor::setting_text(row.setting)), printable(row.failure));
     }

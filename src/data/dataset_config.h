@@ -90,7 +90,6 @@ struct DatasetConfig : AudioOptions, ImageOptions {
   bool is_tarred = false;
   double max_missing_fraction = 0.1;
   config::Node noise_manifest;  // a name, "a,b" or a list
-  config::Node also;            // of a validation: further sets, {name: as manifest_filepath or path}
   std::vector<std::string> columns;
   std::string length_column;
   config::Auto<bool> allow_absolute;

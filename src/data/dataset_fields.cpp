@@ -11,7 +11,7 @@ using D = DatasetConfig;
 using config::Effect;
 using Table = config::Table<DatasetConfig>;
 
-void add_source_rows(Table& t, bool training) {
+void add_source_rows(Table& t) {
   t.add("manifest_filepath", &D::manifest_filepath,
         "NeMo manifest: a name, a list, or a list of lists (static buckets); names may hold ranges like {0..9} or "
         "_OP_0..9_CL_.")
@@ -32,10 +32,6 @@ void add_source_rows(Table& t, bool training) {
   t.add("noise_manifest", &D::noise_manifest, "Manifest(s) of noise clips, one of which is drawn for each clip.")
       .effect(Effect::Optimisation)
       .paths();
-  if (!training)
-    t.add("also", &D::also,
-          "Further sets with the same settings, {name: as manifest_filepath or path}; their metrics are val_loss/NAME.")
-        .paths();
   t.add("columns", &D::columns, "Parquet columns to read; empty reads all numeric ones.");
   t.add("length_column", &D::length_column,
         "Parquet column whose length is the sample's; empty takes the first list column.");
@@ -201,7 +197,7 @@ void accept_foreign_keys(Table& t) {
 Table DatasetConfig::table(bool training) {
   Table t;
   t.about(training ? "The training data." : "The validation data.");
-  add_source_rows(t, training);
+  add_source_rows(t);
   add_batch_rows(t, training);
   add_bucket_rows(t);
   add_concat_rows(t);

@@ -27,7 +27,7 @@ class MetricTable {
  public:
   // A duplicate or a name that is not [a-z0-9_/] throws ConfigError: names become columns, tags and JSON keys.
   void add(MetricInfo metric);
-  // Also finds validation's twin of a declared metric: "val_" + name, and "val_" + name + "/" + set.
+  // Also finds validation's twin of a declared metric: "val_" + name.
   const MetricInfo* find(std::string_view name) const;
   const std::vector<MetricInfo>& all() const { return metrics_; }
 

@@ -49,6 +49,7 @@ void add_job_sections(config::Schema& schema, Holder& h) {
   schema.section("model.optim", h.optim);
   schema.section("model.train_ds", data::DatasetConfig::training_fields().component(), &h.train_ds);
   schema.section("model.validation_ds", h.validation_ds, /*optional=*/true);
+  schema.section("model.validation_ds", h.more_validation, /*optional=*/true);
   schema.section("model.test_ds", h.test_ds, /*optional=*/true);
 }
 
@@ -73,9 +74,10 @@ std::unique_ptr<Job> Job::read(const task::Registry& registry, const config::Req
     OptimConfig& optim;
     ExpManagerConfig& exp_manager;
     data::DatasetConfig &train_ds, &validation_ds, &test_ds;
+    MoreValidationConfig& more_validation;
     std::unique_ptr<task::TaskConfig>& task_config;
-  } view{job->root_,     job->trainer_,       job->optim_,   job->exp_manager_,
-         job->train_ds_, job->validation_ds_, job->test_ds_, job->task_config_};
+  } view{job->root_,          job->trainer_, job->optim_,           job->exp_manager_, job->train_ds_,
+         job->validation_ds_, job->test_ds_, job->more_validation_, job->task_config_};
   add_job_sections(job->schema_, view);
   const config::Node request = config::read_request(source, job->schema_);
   job->bound_ = config::bind(request, job->schema_);
@@ -232,7 +234,7 @@ std::unique_ptr<data::Loader> Job::build_loader(const task::Task& task, Part par
 
 std::vector<Job::NamedLoader> Job::build_more_validation(const task::Task& task,
                                                          const std::filesystem::path& run_directory) const {
-  const config::Node& also = validation_ds_.also;
+  const config::Node& also = more_validation_.also;
   std::vector<NamedLoader> loaders;
   if (also.is_null()) return loaders;
   if (!also.is_map() || !validation_ds_.given())
@@ -246,7 +248,7 @@ std::vector<Job::NamedLoader> Job::build_more_validation(const task::Task& task,
           "model.validation_ds.also: '{}' becomes part of metric names; use lower-case letters, digits and _.",
           printable(name)));
     data::DatasetConfig dataset = validation_ds_;
-    dataset.also = dataset.manifest_filepath = dataset.path = config::Node();
+    dataset.manifest_filepath = dataset.path = config::Node();
     dataset.synth.reset();
     data::TaskNeeds needs = task_needs(task, Part::Validation);
     (needs.kind->data_key() == "manifest_filepath" ? dataset.manifest_filepath : dataset.path) = names;

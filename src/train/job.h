@@ -99,6 +99,7 @@ class Job {
   OptimConfig optim_;
   ExpManagerConfig exp_manager_;
   data::DatasetConfig train_ds_, validation_ds_, test_ds_;
+  MoreValidationConfig more_validation_;
   config::Schema schema_;
   config::Resolved bound_, resolved_;
   MachineFacts machine_;
@@ -118,6 +119,7 @@ struct SchemaHolder {
   OptimConfig optim;
   ExpManagerConfig exp_manager;
   data::DatasetConfig train_ds, validation_ds, test_ds;
+  MoreValidationConfig more_validation;
   config::Schema schema;
 };
 std::unique_ptr<SchemaHolder> job_schema(const task::TaskEntry& entry);

@@ -221,7 +221,8 @@ void say_end(const FitResult& fit, int64_t started_at, const std::filesystem::pa
     return;
   }
   std::string validation;
-  for (const auto& [name, value] : fit.last_validation) validation += fmt::format(", {} {:.5g}", name, value);
+  for (const auto& [name, value] : fit.last_validation)
+    validation += fmt::format("{} {} {:.5g}", validation.empty() ? "; last validation:" : ",", name, value);
   log_info(fmt::format("Stopped after {} steps ({}); loss {:.5g}{}. Results in {}.", fit.steps, why, fit.last_loss,
                        validation, directory.string()));
 }

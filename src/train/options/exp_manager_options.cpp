@@ -107,6 +107,16 @@ config::Table<RootConfig> RootConfig::fields() {
   return table;
 }
 
+config::Table<MoreValidationConfig> MoreValidationConfig::fields() {
+  config::Table<MoreValidationConfig> table;
+  table
+      .add(
+          "also", &MoreValidationConfig::also,
+          "Further sets with the same settings, {name: as manifest_filepath or path}; their metrics are val_loss/NAME.")
+      .paths();
+  return table;
+}
+
 std::optional<std::filesystem::path> named_run_directory(const ExpManagerConfig& config, const std::string& job_name) {
   if (config.run_dir) return *config.run_dir;
   if (config.exp_dir) return std::filesystem::path(*config.exp_dir) / config.name.value_or(job_name);

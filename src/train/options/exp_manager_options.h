@@ -49,6 +49,12 @@ struct RootConfig {
   static config::Table<RootConfig> fields();
 };
 
+// Beside the validation's own data, in the same section.
+struct MoreValidationConfig {
+  config::Node also;  // {name: as manifest_filepath or path}
+  static config::Table<MoreValidationConfig> fields();
+};
+
 // run_dir; else exp_dir/name; nullopt when the run is one of runs/<name>/<date> (train/run/run_place.h).
 std::optional<std::filesystem::path> named_run_directory(const ExpManagerConfig& config, const std::string& job_name);
 
