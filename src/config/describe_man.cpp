@@ -31,8 +31,11 @@ std::string quoted_argument(std::string_view plain) {
   return out + "\"";
 }
 
-// A title is one line.
-std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+// A title is one line: "redline 0.1".
+std::string title_text(const ProgramText& program) {
+  const std::string version = program.version.substr(0, program.version.find('\n'));
+  return starts_with(version, program.name) ? version : program.name + " " + version;
+}
 
 std::string tagged(std::string_view name, std::string_view sentence) {
   return ".TP\n.B " + roff(name) + "\n" + roff(sentence.empty() ? " " : sentence) + "\n";
@@ -76,7 +79,7 @@ std::string option_entry(const OptionDescription& option) {
 std::string man_page(const std::vector<JobKind>& kinds, const ProgramText& program) {
   std::string upper = program.name;
   for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-  std::string out = ".TH " + quoted_argument(upper) + " 1 \"\" " + quoted_argument(first_line(program.version)) + "\n";
+  std::string out = ".TH " + quoted_argument(upper) + " 1 \"\" " + quoted_argument(title_text(program)) + "\n";
   out += ".SH NAME\n" + roff(program.name) + " \\- " + roff(program.sentence) + "\n";
   out += ".SH SYNOPSIS\n.B " + roff(program.name) +
          "\n.I command\n[\n.I recipe\n] [\n.IR key = value\n] [\n.BI \\-\\- key \" value\"\n]\n";
