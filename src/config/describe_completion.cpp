@@ -24,6 +24,8 @@ std::map<std::string, CompletedFlag> completed_flags(const std::vector<JobKind>&
     const Row* row = entry.target != nullptr ? entry.target->row : entry.row;
     if (row == nullptr || ends_with(name, "_target_")) return;
     CompletedFlag flag{row->sentence, !entry.is_boolean(), row->choices};
+    // A row without choices may have values that a tuner tries ("2x" of them is relative).
+    if (flag.words.empty() && row->type.find("string") != std::string::npos) flag.words = row->tried;
     if (row->type.find("auto|") != std::string::npos) flag.words.push_back("auto");
     if (!flag.takes_word) flag.words = {"false", "true"};
     if (entry.alias != nullptr && entry.alias->convert && flag.takes_word) flag.words.clear();
