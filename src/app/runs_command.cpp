@@ -73,22 +73,22 @@ void sort_runs(std::vector<ListedRun>& runs, const std::string& by) {
 
 nlohmann::json run_json(const ListedRun& run) {
   const measure::RunGlance& seen = run.seen;
-  nlohmann::json json = {{"name", run.name},
-                         {"directory", seen.directory.string()},
-                         {"task", seen.task},
-                         {"state", measure::run_phase_name(seen.phase)},
-                         {"ended", seen.ended},
-                         {"step", seen.step},
-                         {"epoch", seen.epoch},
-                         {"precision", seen.precision},
-                         {"samples_per_second", seen.samples_per_second()},
-                         {"verdict", run.verdict},
-                         {"seconds_since_written", age_seconds(seen)},
-                         {"validation", seen.validation}};
-  if (seen.max_steps > 0) json["max_steps"] = seen.max_steps;
-  if (seen.max_epochs > 0) json["max_epochs"] = seen.max_epochs;
-  if (const auto loss = loss_of(seen)) json["loss"] = *loss;
-  return json;
+  nlohmann::json out = {{"name", run.name},
+                        {"directory", seen.directory.string()},
+                        {"task", seen.task},
+                        {"state", measure::run_phase_name(seen.phase)},
+                        {"ended", seen.ended},
+                        {"step", seen.step},
+                        {"epoch", seen.epoch},
+                        {"precision", seen.precision},
+                        {"samples_per_second", seen.samples_per_second()},
+                        {"verdict", run.verdict},
+                        {"seconds_since_written", age_seconds(seen)},
+                        {"validation", seen.validation}};
+  if (seen.max_steps > 0) out["max_steps"] = seen.max_steps;
+  if (seen.max_epochs > 0) out["max_epochs"] = seen.max_epochs;
+  if (const auto loss = loss_of(seen)) out["loss"] = *loss;
+  return out;
 }
 
 void print_runs(const std::vector<ListedRun>& runs) {
@@ -132,9 +132,9 @@ void run_runs(const RunsArguments& arguments, const Globals& globals) {
   }
   sort_runs(runs, arguments.sort);
   if (globals.json) {
-    nlohmann::json json = {{"schema_version", 1}, {"runs", nlohmann::json::array()}};
-    for (const ListedRun& run : runs) json["runs"].push_back(run_json(run));
-    fmt::print("{}\n", json_text(json, 1));
+    nlohmann::json out = {{"schema_version", 1}, {"runs", nlohmann::json::array()}};
+    for (const ListedRun& run : runs) out["runs"].push_back(run_json(run));
+    fmt::print("{}\n", json_text(out, 1));
   } else if (runs.empty()) {
     fmt::print("There are no runs in '{}'.\n", printable(arguments.folder));
   } else {
