@@ -94,8 +94,8 @@ def test_eval_gives_what_the_run_recorded(run):
     recorded = {}
     for line in (run / "metrics.jsonl").read_text().splitlines():
         row = json.loads(line)
-        recorded |= {name: value for name, value in row.get("metrics", row).items() if name.startswith("val_")}
-    metrics = found.get("metrics", found)
+        recorded |= {row["name"]: row["value"]} if "name" in row else {}
+    metrics = found["metrics"]
     assert abs(metrics["val_loss"] - recorded["val_loss"]) < 1e-6 and metrics["val_accuracy"] == recorded["val_accuracy"]
     assert 0.0 <= metrics["val_recall_at_1"] <= 1.0 and -1.0 <= metrics["val_silhouette"] <= 1.0
 
@@ -114,10 +114,7 @@ def test_predict_writes_an_embedding_of_each_picture_in_the_folders_order(run, t
 
 
 def test_probe_gives_losses_and_gradients(run, tmp_path):
-    tensors = weights(run)
-    [model] = [file for file in tensors if "model" in file] or sorted(tensors)[:1]
-    named = {name.removeprefix("model."): value for name, value in tensors[model].items()}
-    safetensors.numpy.save_file(named, tmp_path / "weights.safetensors")
+    safetensors.numpy.save_file(weights(run)["model.safetensors"], tmp_path / "weights.safetensors")
     draw = numpy.random.default_rng(3)
     safetensors.numpy.save_file({"images": draw.normal(size=(4, 3, 32, 32)).astype(numpy.float32), "labels": numpy.array([0, 5, 2, 1])}, tmp_path / "batch.safetensors")
     words = ["probe", SMALL, *TINY, "--weights", tmp_path / "weights.safetensors", "--batch", tmp_path / "batch.safetensors", "--steps", "3"]
@@ -152,7 +149,7 @@ def test_the_tuner_knows_the_tasks_switches(tmp_path):
                                 cwd=tmp_path).stdout)
     entries = {entry["field"]: entry for entry in answer["card"]["ledger"]["entries"]}
     for field in ("precision", "channels_last", "fused_kernels", "num_workers", "decode", "batch_size", "micro_batch_size", "cache", "prefetch_factor", "log_every_n_steps"):
-        assert field in entries, (field, sorted(entries))
+        assert any(field in name.split(" x ") for name in entries), (field, sorted(entries))
     assert entries["is_tarred"]["reason"] and "redline data tar" not in entries["is_tarred"]["reason"], "it packs sound, not pictures"
     assert not any("buckets" in field for field in entries), "pictures have one size"
     redline("train", tmp_path / "tuned.yaml", "trainer.max_steps=2", "--run-dir", tmp_path / "tuned")
@@ -165,7 +162,7 @@ def test_race_gives_a_ratio_with_its_interval(tmp_path):
 
 
 def test_certify_lets_rounding_pass_and_stops_a_harm(tmp_path):
-    done = redline("--json", "certify", SMALL, *TINY, "--steps", "24", "--pairs", "3", "--with", "model.optim.lr=0.0", "--alike", "model.fused_kernels=false", "--margin", "20", cwd=tmp_path)
+    done = redline("--json", "certify", SMALL, *TINY, "--steps", "24", "--pairs", "3", "--with", "model.optim.lr=1e-5", "--alike", "model.fused_kernels=false", "--margin", "20", cwd=tmp_path)
     harm, alike = json.loads(done.stdout)["settings"]
     assert harm["certificate"]["kind"] in ("worse", "not shown"), harm
     assert alike["certificate"]["kind"] in ("identical", "within noise", "not worse"), alike

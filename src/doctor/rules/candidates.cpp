@@ -147,7 +147,7 @@ class Rules {
 
   std::string pieces_reason() const {
     const std::string fixed = fmt::format("{:.0f} % of a step do not grow with the batch", 100 * fixed_share(seen_));
-    if (seen_.pieces.piece_seconds <= 0) return fixed;
+    if (seen_.pieces.piece_seconds < 1e-6) return fixed;
     return fmt::format("a piece costs {} however small, {}", format_seconds(seen_.pieces.piece_seconds), fixed);
   }
 

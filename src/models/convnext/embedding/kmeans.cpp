@@ -27,14 +27,34 @@ struct Points {
   double variance;  // mean over columns
 };
 
-Points centre(const torch::Tensor& vectors, torch::Tensor& mean) {
-  mean = vectors.to(torch::kFloat64).mean(0).to(torch::kFloat32);
+// Row by row: LibTorch's operators would make copies of all rows as doubles, the most that measuring would take.
+Points centre(const torch::Tensor& given, torch::Tensor& mean) {
+  const torch::Tensor vectors = given.contiguous();
   Points points;
-  points.vectors = (vectors - mean).contiguous();
-  points.norms = points.vectors.square().sum(1);
   points.n = vectors.size(0);
   points.d = vectors.size(1);
-  points.variance = points.vectors.to(torch::kFloat64).square().mean().item<double>();
+  const auto d = static_cast<size_t>(points.d);
+  std::vector<double> sums(d, 0.0);
+  const float* x = vectors.const_data_ptr<float>();
+  for (int64_t row = 0; row < points.n; ++row)
+    for (size_t j = 0; j < d; ++j) sums[j] += static_cast<double>(x[static_cast<size_t>(row) * d + j]);
+  mean = torch::empty({points.d});
+  for (size_t j = 0; j < d; ++j)
+    mean.mutable_data_ptr<float>()[j] = static_cast<float>(sums[j] / static_cast<double>(points.n));
+  points.vectors = vectors - mean;
+  points.norms = torch::empty({points.n});
+  const float* centred = points.vectors.const_data_ptr<float>();
+  double all = 0.0;
+  for (int64_t row = 0; row < points.n; ++row) {
+    double norm = 0.0;
+    for (size_t j = 0; j < d; ++j) {
+      const double value = static_cast<double>(centred[static_cast<size_t>(row) * d + j]);
+      norm += value * value;
+    }
+    points.norms.mutable_data_ptr<float>()[row] = static_cast<float>(norm);
+    all += norm;
+  }
+  points.variance = all / static_cast<double>(points.n * points.d);
   return points;
 }
 
