@@ -45,5 +45,5 @@ for seed in seeds:
     data = [f"model.{part}.{key}" for part in ("train_ds", "validation_ds") for key in (f"path={folder / 'scenes'}", "synth=null")]
     run("train", ROOT / "recipes/lss_small.yaml", f"seed={seed}", f"runner.max_iters={steps}", *data, "--run-dir", where)
     got = json.loads(run("eval", where, "--json"))["metrics"]
-    print(f"| {seed} | {got['val_vehicle_iou']:.4f} | {got['val_vehicle_iou'] / max(constants.values()):.1f} | {got['val_miou']:.4f} | {got['val_macc']:.4f} | {got['val_aacc']:.4f} |",
+    print(f"| {seed} | {got['val_vehicle_iou']:.4f} | {' | '.join(f"{got['val_vehicle_iou'] / value:.1f}" for value in constants.values())} | {got['val_miou']:.4f} | {got['val_macc']:.4f} | {got['val_aacc']:.4f} |",
           flush=True)

@@ -33,6 +33,7 @@ def fields(**values):
     return json.dumps(values, indent=0)
 
 
+BEFORE, AFTER, ATTRIBUTE = [token(d, 1) for d in range(SWEEPS)], [token(d, 2) for d in range(SWEEPS)], token("a")
 folder.mkdir(parents=True, exist_ok=True)
 t = {n: Table(n) for n in ("scene sample sensor calibrated_sensor sample_data ego_pose category instance sample_annotation log map attribute visibility").split()}
 t["log"].row(fields(token=token("log"), logfile="generated", vehicle="n008", date_captured="2018-08-01", location="boston-seaport"))
@@ -53,20 +54,27 @@ for s, scene in enumerate(names):
                                           camera_intrinsic=[[1266.417203046554, 0.0, 816.2670197447984], [0.0, 1266.417203046554, 491.50706579294757], [0.0, 0.0, 1.0]] if camera else []))
     for i in range(ANNOTATIONS):
         t["instance"].row(fields(token=token(s, "i", i), category_token=token("c", i % 4), nbr_annotations=FRAMES, first_annotation_token=token(s, 0, "n", i), last_annotation_token=token(s, FRAMES - 1, "n", i)))
+    of_channel = {channel: token(s, channel) for channel in CHANNELS}
+    instances = [token(s, "i", i) for i in range(ANNOTATIONS)]
+    boxes = [[token(s, f, "n", i) for i in range(ANNOTATIONS)] for f in range(FRAMES)]
     for f in range(FRAMES):
         sample, time = token(s, f), 1530000000000000 + (s * FRAMES + f) * 500000
         t["sample"].row(fields(token=sample, timestamp=time, prev=token(s, f - 1) if f else "", next=token(s, f + 1) if f + 1 < FRAMES else "", scene_token=token(scene)))
+        data, poses, found = [], [], []
         for d in range(SWEEPS):
             channel, key = CHANNELS[d % len(CHANNELS)], d < len(CHANNELS)
-            row, camera, where = token(s, f, "d", d), channel.startswith("CAM"), "samples" if key else "sweeps"
-            t["sample_data"].row(f'{{\n"token": "{row}",\n"sample_token": "{sample}",\n"ego_pose_token": "{row}",\n"calibrated_sensor_token": "{token(s, channel)}",\n"timestamp": {time + d},\n'
-                                 f'"fileformat": "jpg",\n"is_key_frame": {"true" if key else "false"},\n"height": {900 if camera else 0},\n"width": {1600 if camera else 0},\n'
-                                 f'"filename": "{where}/{channel}/n008-2018-08-01-15-16-36-0400__{channel}__{time + d}.jpg",\n"prev": "{token(d, 1)}",\n"next": "{token(d, 2)}"\n}}')
-            t["ego_pose"].row(f'{{\n"token": "{row}",\n"timestamp": {time + d},\n"rotation": [\n0.5720320396729045,\n-0.0016977771610471074,\n0.011798001930183783,\n-0.8201446642457809\n],\n'
-                              f'"translation": [\n411.3039349319818,\n1180.8903791765097,\n0.0\n]\n}}')
+            row, camera, where = hashlib.md5(b"%d %d %d" % (s, f, d)).hexdigest(), d % len(CHANNELS) < 6, "samples" if key else "sweeps"
+            data.append(f'{{\n"token": "{row}",\n"sample_token": "{sample}",\n"ego_pose_token": "{row}",\n"calibrated_sensor_token": "{of_channel[channel]}",\n"timestamp": {time + d},\n'
+                        f'"fileformat": "jpg",\n"is_key_frame": {"true" if key else "false"},\n"height": {900 if camera else 0},\n"width": {1600 if camera else 0},\n'
+                        f'"filename": "{where}/{channel}/n008-2018-08-01-15-16-36-0400__{channel}__{time + d}.jpg",\n"prev": "{BEFORE[d]}",\n"next": "{AFTER[d]}"\n}}')
+            poses.append(f'{{\n"token": "{row}",\n"timestamp": {time + d},\n"rotation": [\n0.5720320396729045,\n-0.0016977771610471074,\n0.011798001930183783,\n-0.8201446642457809\n],\n'
+                         f'"translation": [\n411.3039349319818,\n1180.8903791765097,\n0.0\n]\n}}')
         for i in range(ANNOTATIONS):
-            t["sample_annotation"].row(f'{{\n"token": "{token(s, f, "n", i)}",\n"sample_token": "{sample}",\n"instance_token": "{token(s, "i", i)}",\n"visibility_token": "4",\n"attribute_tokens": [\n"{token("a")}"\n],\n'
-                                       f'"translation": [\n{373.256 + i},\n1130.419,\n0.8\n],\n"size": [\n0.621,\n0.669,\n1.642\n],\n"rotation": [\n0.9831098797903927,\n0.0,\n0.0,\n-0.18301629506281616\n],\n'
-                                       f'"prev": "{token(s, f - 1, "n", i) if f else ""}",\n"next": "{token(s, f + 1, "n", i) if f + 1 < FRAMES else ""}",\n"num_lidar_pts": 1,\n"num_radar_pts": 0\n}}')
+            found.append(f'{{\n"token": "{boxes[f][i]}",\n"sample_token": "{sample}",\n"instance_token": "{instances[i]}",\n"visibility_token": "4",\n"attribute_tokens": [\n"{ATTRIBUTE}"\n],\n'
+                         f'"translation": [\n{373.256 + i},\n1130.419,\n0.8\n],\n"size": [\n0.621,\n0.669,\n1.642\n],\n"rotation": [\n0.9831098797903927,\n0.0,\n0.0,\n-0.18301629506281616\n],\n'
+                         f'"prev": "{boxes[f - 1][i] if f else ""}",\n"next": "{boxes[f + 1][i] if f + 1 < FRAMES else ""}",\n"num_lidar_pts": 1,\n"num_radar_pts": 0\n}}')
+        t["sample_data"].row(",\n".join(data))
+        t["ego_pose"].row(",\n".join(poses))
+        t["sample_annotation"].row(",\n".join(found))
 for table in t.values():
     table.close()

@@ -9,7 +9,7 @@ import commands  # noqa: E402
 
 def workload(env):
     variants, bars = {}, []
-    for size, steps, warm_up in (("small", 26, 6), ("swin_t", 5, 2)):
+    for size, steps, warm_up in (("small", 26, 6), ("swin_t", 4, 1)):
         for mode in ("exact", "fast"):
             variants[f"redline_{size}_{mode}"] = commands.redline(env, size, steps, warm_up, f"model.train_ds.decode={mode}", "model.train_ds.num_workers=2")
         for workers in (0, 2):
