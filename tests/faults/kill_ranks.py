@@ -81,7 +81,7 @@ class Campaign:
     def judge(self, outcome, code, err, pids):
         if code != 8:
             return f"exit code {code}: {err[-400:]}"
-        if not re.search(rf"Rank {outcome.rank}\b", err) or re.search(rf"Rank (?!{outcome.rank}\b)\d+ (was|is|has|ended|did)", err):
+        if not re.search(rf"Rank {outcome.rank}\b", err) or re.search(rf"Rank (?!{outcome.rank}\b)\d+ (was killed|has given no sign)", err):
             return f"rank {outcome.rank} is not the one that is named: {err[-600:]}"
         seen = re.search(r"last seen in (\w+) of step (\d+)", err)
         if not seen:
