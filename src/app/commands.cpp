@@ -35,7 +35,8 @@ const std::vector<AddCommand>& commands() {
       add_train_command,   add_eval_command,    add_predict_command, add_probe_command,   add_data_command,
       add_doctor_command,  add_tune_command,    add_race_command,    add_certify_command, add_report_command,
       add_compare_command, add_verify_command,  add_diff_command,    add_convert_command, add_chaos_command,
-      add_machine_command, add_options_command, add_sample_command,  add_launch_command,  add_runs_command,    add_lr_command,
+      add_machine_command, add_options_command, add_sample_command,  add_launch_command,  add_runs_command,
+      add_lr_command,
   };
   return list;
 }
