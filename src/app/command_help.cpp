@@ -107,6 +107,8 @@ class OverridesUsage : public CLI::Formatter {
 void add_help_below(CLI::App& parent, const std::string& prefix) {
   for (CLI::App* command : parent.get_subcommands([](const CLI::App* /*any*/) { return true; })) {
     const std::string name = prefix + command->get_name();
+    for (CLI::Option* option : command->get_options())
+      if (option->get_default_str() == "[]") option->default_str("");  // an empty list says nothing
     for (const HelpRow& row : help_rows()) {
       if (name != row.command) continue;
       if (*row.takes != '\0') command->formatter(std::make_shared<OverridesUsage>(row.takes));

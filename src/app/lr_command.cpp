@@ -1,6 +1,8 @@
 // redline lr CONFIG: a learning-rate range test on the job itself.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
@@ -10,6 +11,7 @@
 #include "app/terminal.h"
 #include "core/error.h"
 #include "core/strings.h"
+#include "doctor/observation.h"
 #include "doctor/verdict.h"
 #include "measure/run_glance.h"
 

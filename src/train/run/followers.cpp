@@ -112,7 +112,8 @@ void Followers::note_end(const Running& child, const ChildResult& result) {
                                                : fmt::format("was ended by signal {}", result.signal);
   if (!noted_.insert(child.name + how).second) return;  // once for each way to fail
   const bool logger = child.name.starts_with("The ");
-  const std::string words = follower_words(run_ / (logger ? split(child.name, ' ')[1] + ".log" : std::string("hooks.log")));
+  const std::string words =
+      follower_words(run_ / (logger ? split(child.name, ' ')[1] + ".log" : std::string("hooks.log")));
   log_warning(fmt::format("{} {}; the run is not touched by it.{}", child.name, how,
                           words.empty() ? "" : " It said: " + words));
 }
