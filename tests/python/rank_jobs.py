@@ -42,8 +42,8 @@ model:
 model:
   dims: [16, 24, 32, 48]
   image_size: 32
-  train_ds: {{synth: {{kind: images, num: 60, seed: 1, num_classes: 6, width: 32, height: 32}}, batch_size: 7, num_workers: 1}}
-  validation_ds: {{synth: {{kind: images, num: 25, seed: 2, num_classes: 6, width: 32, height: 32}}, batch_size: 8}}
+  train_ds: {{synth: {{kind: images, num: 60, num_validation: -1, seed: 1, num_classes: 6, width: 32, height: 32}}, batch_size: 7, num_workers: 1}}
+  validation_ds: {{synth: {{kind: images, num: 25, num_validation: -1, seed: 2, num_classes: 6, width: 32, height: 32}}, batch_size: 8}}
   monitor: {{separation_on_validation: true}}
 """,
     "lss": f"""base: {ROOT}/recipes/lss_swin_nuscenes.yaml
