@@ -119,6 +119,20 @@ def test_probe_gives_losses_and_gradients(job, run, tmp_path):
     assert out["preds"].shape == (2, 1, 16, 16) and "grad.camencode.depthnet.weight" in out and "geometry" in out
 
 
+@pytest.mark.parametrize("fault", ["nan.input", "nan.loss", "nan.gradient", "nan.optimizer"])
+def test_guards_hold_with_channels_last(job, run, tmp_path, fault):
+    """Kernels and their gradients lie with channels last: a fault put into them is a guard's to find, not an error of its own."""
+    done = redline("train", job, "--run-dir", tmp_path / "run", env=dict(os.environ, REDLINE_FAULTS=f"{fault}@2"))
+    assert "InternalError" not in done.stderr and "view size" not in done.stdout + done.stderr
+    found = metrics(tmp_path / "run")
+    assert [step for step, _ in found["loss"]] == [1, 2, 3, 4, 5, 6]
+    assert found["loss"][0] == metrics(run)["loss"][0]
+    assert max(value for _, value in found["guard_actions"]) >= 1, "the fault was there"
+
+
 @pytest.mark.skipif(os.environ.get("REDLINE_SLOW") != "1", reason="a tuning takes a minute; REDLINE_SLOW=1 runs it")
 def test_tune_ends_with_a_recipe_that_trains(job, tmp_path):
-    redline("tune", job, "--budget", "60s", "trainer.max_iters=4000", cwd=tmp_path, timeout=400)
+    said = redline("tune", job, "--budget", "60s", "trainer.max_iters=2000", "trainer.val_check_interval=500", cwd=tmp_path, timeout=400)
+    assert "does not run" not in said.stdout + said.stderr
+    [tuned] = tmp_path.glob("*.tuned.yaml")
+    redline("train", tuned, "trainer.max_steps=2", "--run-dir", tmp_path / "run")

@@ -19,13 +19,19 @@ using measure::Phase;
 using measure::PhaseScope;
 using measure::faults::take;
 
+// In any layout: pictures and their kernels may have their channels last.
+void poison_first(torch::Tensor tensor) {
+  while (tensor.dim() > 0) tensor = tensor.select(0, 0);
+  tensor.fill_(std::nan(""));
+}
+
 // With the first element of its first floating tensor not a number.
 task::Batch poisoned_copy(const task::Batch& batch) {
   task::Batch copy = batch;
   for (auto& [name, tensor] : copy.tensors) {
     if (!tensor.is_floating_point() || tensor.numel() == 0) continue;
     tensor = tensor.clone();
-    tensor.view(-1)[0] = std::nan("");
+    poison_first(tensor);
     break;
   }
   return copy;
@@ -35,11 +41,10 @@ void inject_faults(Optimizer& optimizer) {
   if (take("nan.gradient"))
     for (const torch::Tensor& gradient : optimizer.gradients())
       if (gradient.defined()) {
-        gradient.view(-1)[0] = std::nan("");
+        poison_first(gradient);
         break;
       }
-  if (take("nan.optimizer") && !optimizer.state_tensors().empty())
-    optimizer.state_tensors()[0].view(-1)[0] = std::nan("");
+  if (take("nan.optimizer") && !optimizer.state_tensors().empty()) poison_first(optimizer.state_tensors()[0]);
 }
 
 }  // namespace

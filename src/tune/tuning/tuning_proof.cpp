@@ -233,7 +233,7 @@ bool Tuning::prove() {
   } catch (const std::exception& error) {
     kept = false;
     proof.certificate = {};
-    proof.certificate.reason = fmt::format("It does not run: {}", error.what());
+    proof.certificate.reason = fmt::format("It does not run: {}", split(error.what(), '\n').front());
   }
   stop_if_asked();
   say(fmt::format("Certificate: {}. {}", measure::certificate_kind_name(proof.certificate.kind),
