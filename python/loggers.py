@@ -8,6 +8,9 @@ import json
 import os
 import sys
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 import uuid
 
 POLL_SECONDS = 0.5
@@ -72,8 +75,6 @@ class MlflowStore:
 
     def __init__(self, run, name, settings):
         root = settings.get("tracking_uri", os.path.join(os.getcwd(), "mlruns"))
-        if "://" in root and not root.startswith("file://"):
-            sys.exit("loggers: only MLflow's file store is written (tracking_uri: a folder); import it into a server from there")
         self.root = os.path.abspath(root[7:] if root.startswith("file://") else root)
         experiment = self.experiment(settings.get("experiment_name", "redline"))
         kept = os.path.join(run, "mlflow_run_id")  # a run that is continued goes on in the same place
@@ -122,6 +123,55 @@ class MlflowStore:
         self.meta["end_time"] = int(time.time() * 1000)
         self.meta["status"] = MLFLOW_STATUS["killed" if why.startswith("SIG") else "failed" if why == "failed" else "finished"]
         self.save()
+
+
+class MlflowServer:
+    """A tracking server through its REST interface, version 2.0 (https://mlflow.org/docs/latest/rest-api.html)."""
+
+    def __init__(self, run, name, settings):
+        self.base = settings["tracking_uri"].rstrip("/") + "/api/2.0/mlflow/"
+        experiment = settings.get("experiment_name", "redline")
+        found = self.ask("experiments/get-by-name?experiment_name=" + urllib.parse.quote(experiment), missing=True)
+        number = found["experiment"]["experiment_id"] if found else self.ask("experiments/create", {"name": experiment})["experiment_id"]
+        kept = os.path.join(run, "mlflow_run_id")
+        if os.path.exists(kept):
+            self.id = open(kept, encoding="utf-8").read().strip()
+            self.ask("runs/update", {"run_id": self.id, "status": "RUNNING"})
+        else:
+            tags = [{"key": "redline.run_dir", "value": run}]
+            made = self.ask("runs/create", {"experiment_id": number, "run_name": settings.get("run_name", name), "start_time": int(time.time() * 1000), "tags": tags})
+            self.id = made["run"]["info"]["run_id"]
+            write(kept, self.id)
+
+    def ask(self, what, body=None, missing=False):
+        request = urllib.request.Request(self.base + what, data=None if body is None else json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return json.loads(answer.read() or b"{}")
+        except urllib.error.HTTPError as error:
+            if missing and error.code == 404:
+                return None
+            sys.exit(f"loggers: {self.base}{what} answered {error.code} {error.reason}")
+        except OSError as error:
+            sys.exit(f"loggers: {self.base} cannot be reached: {error}")
+
+    def batches(self, key, items, most):
+        for begin in range(0, len(items), most):
+            self.ask("runs/log-batch", {"run_id": self.id, key: items[begin:begin + most]})
+
+    def config(self, values):
+        self.batches("params", [{"key": key, "value": value[:500]} for key, value in values.items()], 100)
+
+    def metrics(self, step, values, seconds):
+        self.batches("metrics", [{"key": name, "value": value, "timestamp": int(seconds * 1000), "step": step} for name, value in values.items()], 1000)
+
+    def end(self, why):
+        self.ask("runs/update", {"run_id": self.id, "end_time": int(time.time() * 1000), "status": "KILLED" if why.startswith("SIG") else "FAILED" if why == "failed" else "FINISHED"})
+
+
+def mlflow(run, name, settings):
+    uri = settings.get("tracking_uri", "")
+    return (MlflowServer if uri.startswith(("http://", "https://")) else MlflowStore)(run, name, settings)
 
 
 class WandbStore:
@@ -193,7 +243,7 @@ def main():
     parser.add_argument("--once", action="store_true", help="what is there now, and stop")
     arguments = parser.parse_args()
     settings = dict(item.split("=", 1) for item in arguments.set)
-    store = {"mlflow": MlflowStore, "wandb": WandbStore}[arguments.kind](os.path.abspath(arguments.run), arguments.name or os.path.basename(os.path.abspath(arguments.run)), settings)
+    store = {"mlflow": mlflow, "wandb": WandbStore}[arguments.kind](os.path.abspath(arguments.run), arguments.name or os.path.basename(os.path.abspath(arguments.run)), settings)
     follow(os.path.abspath(arguments.run), arguments.kind, store, arguments.once)
 
 

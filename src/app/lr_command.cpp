@@ -96,13 +96,13 @@ void add_lr_command(CLI::App& program, const Globals& globals) {
   command->callback([arguments, command, &globals] {
     const train::LrRange range = sweep(*arguments, *command);
     if (!globals.json) return print_range(range);
-    nlohmann::json json = {{"schema_version", 1}, {"sentence", range.sentence}, {"points", nlohmann::json::array()}};
+    nlohmann::json answer = {{"schema_version", 1}, {"sentence", range.sentence}, {"points", nlohmann::json::array()}};
     for (const auto& [name, value] :
          {std::pair{"steepest", range.steepest}, std::pair{"lowest", range.lowest}, std::pair{"broke", range.broke}})
-      if (value) json[name] = *value;
+      if (value) answer[name] = *value;
     for (const train::LrPoint& point : range.points)
-      json["points"].push_back({{"lr", point.lr}, {"loss", point.loss}, {"smoothed", point.smoothed}});
-    fmt::print("{}\n", json_text(json, 1));
+      answer["points"].push_back({{"lr", point.lr}, {"loss", point.loss}, {"smoothed", point.smoothed}});
+    fmt::print("{}\n", json_text(answer, 1));
   });
 }
 

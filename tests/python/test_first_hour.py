@@ -289,7 +289,7 @@ def test_hooks_run_beside_the_run_and_cannot_harm_it(mine, tmp_path):
     assert "does not end" in redline("train", SEQUENCES, "--run-dir", tmp_path / "no", *SMALL_SEQUENCES, "exp_manager.on_end='x", cwd=mine, code=2).stderr
 
 
-def test_mlflow_reads_what_its_logger_wrote(mine, tmp_path):
+def test_the_mlflow_logger_follows_a_run(mine, tmp_path):
     small_job(mine, tmp_path / "run", "exp_manager.create_mlflow_logger=true", f"exp_manager.mlflow_logger_kwargs={{experiment_name: mine, tracking_uri: {tmp_path}/mlruns}}")
     experiments = [p for p in (tmp_path / "mlruns").iterdir() if (p / "meta.yaml").exists()]
     runs = [p for p in experiments[0].iterdir() if p.is_dir()]
@@ -297,23 +297,11 @@ def test_mlflow_reads_what_its_logger_wrote(mine, tmp_path):
     lines = (runs[0] / "metrics/val_loss").read_text().splitlines()
     assert lines[-1].split()[2] == "3" and float(lines[-1].split()[1]) > 0 and (runs[0] / "params/trainer.max_steps").read_text() == "3"
     assert "status: 3" in (runs[0] / "meta.yaml").read_text()
-    mlflow = pytest.importorskip("mlflow")
-    client = mlflow.tracking.MlflowClient(tracking_uri=(tmp_path / "mlruns").as_uri())
-    experiment = client.get_experiment_by_name("mine")
-    run = client.search_runs([experiment.experiment_id])[0]
-    assert run.info.status == "FINISHED" and run.data.metrics["val_loss"] > 0 and run.data.params["task"] == "sequence_vae"
-    assert [m.step for m in client.get_metric_history(run.info.run_id, "loss")] == [1, 2, 3]
-
-
-def test_wandb_offline_files(mine, tmp_path):
-    pytest.importorskip("wandb")
-    small_job(mine, tmp_path / "run", "exp_manager.create_wandb_logger=true", "exp_manager.wandb_logger_kwargs={project: mine}")
-    assert list((tmp_path / "run/wandb").glob("offline-run-*/run-*.wandb"))
 
 
 def test_a_logger_that_cannot_work_is_a_warning(mine, tmp_path):
     done = small_job(mine, tmp_path / "run", "exp_manager.create_mlflow_logger=true", "exp_manager.mlflow_logger_kwargs={tracking_uri: http://127.0.0.1:9}")
-    assert "The mlflow logger ended with exit code 1; the run is not touched by it. It said: loggers: only MLflow's file store" in done.stderr
+    assert "The mlflow logger ended with exit code 1; the run is not touched by it. It said: loggers: http://127.0.0.1:9/api/2.0/mlflow/ cannot be reached" in done.stderr
 
 
 def test_further_validation_sets(mine, tmp_path):

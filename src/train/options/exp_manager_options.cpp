@@ -33,10 +33,10 @@ config::Table<ExpManagerConfig> ExpManagerConfig::fields() {
   table.add("create_csv_logger", &T::create_csv_logger, "Write metrics.csv.").effect(Effect::Nothing);
   table
       .add("create_mlflow_logger", &T::create_mlflow_logger,
-           "A process beside the run writes its metrics into MLflow's file store.")
+           "A process beside the run writes its metrics into MLflow's file store, or sends them to its server.")
       .effect(Effect::Nothing);
   table.add("mlflow_logger_kwargs", &T::mlflow_logger_kwargs,
-            "experiment_name, run_name and tracking_uri (a folder; default: mlruns here).");
+            "experiment_name, run_name and tracking_uri (a folder, default mlruns here, or http://...).");
   table
       .add("create_wandb_logger", &T::create_wandb_logger,
            "A process beside the run writes its metrics as Weights & Biases' offline files (needs its package).")
