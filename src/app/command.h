@@ -40,6 +40,8 @@ struct ExitWith {
 // Each command's own file defines one of these; commands.cpp lists them.
 using AddCommand = void (*)(CLI::App& program, const Globals& globals);
 const std::vector<AddCommand>& commands();
+// Usage lines and examples, once every command is there.
+void add_help(CLI::App& program);
 // A word that stands where a command should: "There is no command 'trian'; did you mean 'train'?"; else empty.
 std::string meant_command(const CLI::App& program, int argc, char** argv);
 

@@ -5,6 +5,7 @@
 
 #include "app/command.h"
 #include "app/json_text.h"
+#include "app/run_names.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "device/machine.h"
@@ -26,10 +27,11 @@ struct EvalArguments {
 void run_eval(const EvalArguments& arguments, const CLI::App& command, const Globals& globals) {
   task::Registry registry;
   models::register_all(registry);
-  const auto job = train::read_run_job(registry, arguments.run, command.remaining(), device::read_machine_facts());
+  const std::filesystem::path run = find_run(arguments.run);
+  const auto job = train::read_run_job(registry, run, command.remaining(), device::read_machine_facts());
   train::prepare_process(*job);
   const auto task = job->build_task();
-  const train::ChosenWeights weights = train::choose_weights(arguments.run, arguments.checkpoint, job->exp_manager());
+  const train::ChosenWeights weights = train::choose_weights(run, arguments.checkpoint, job->exp_manager());
   train::load_chosen(weights, *task);
   const train::ValidationResult result = train::evaluate(*job, *task, weights);
   if (globals.json) {
@@ -51,7 +53,8 @@ void add_eval_command(CLI::App& program, const Globals& globals) {
   auto arguments = std::make_shared<EvalArguments>();
   CLI::App* command =
       program.add_subcommand("eval", "Evaluate a run's checkpoint on its test_ds, or else its validation_ds");
-  command->add_option("run", arguments->run, "The run directory; words after it are overrides")->required();
+  command->add_option("run", arguments->run, "The run directory, or its name in runs/; words after it are overrides")
+      ->required();
   command->add_option("--checkpoint", arguments->checkpoint,
                       "last, best, or the path of a checkpoint or .safetensors file");
   command->allow_extras();

@@ -45,6 +45,7 @@ int run(int argc, char** argv) {
   app::Globals globals;
   add_globals(program, globals, "Everywhere");
   program.set_version_flag("--version", app::version_text);
+  program.option_defaults()->always_capture_default();
   program.require_subcommand(0, 1);
   program.fallthrough();
   program.parse_complete_callback([&] {
@@ -53,6 +54,7 @@ int run(int argc, char** argv) {
   });
   for (app::AddCommand add : app::commands()) add(program, globals);
   share_globals(program, globals);
+  app::add_help(program);
   try {
     program.parse(argc, argv);
     if (program.get_subcommands().empty()) std::fputs(program.help().c_str(), stdout);

@@ -5,6 +5,7 @@
 #include "app/version.h"
 #include "config/describe.h"
 #include "core/error.h"
+#include "core/strings.h"
 #include "measure/metrics.h"
 #include "models/register.h"
 #include "train/job.h"
@@ -17,7 +18,7 @@ namespace {
 
 struct OptionsArguments {
   bool markdown = false, json_schema = false, man = false, metrics = false;
-  std::string completion;
+  std::string completion, presets;
 };
 
 struct AllKinds {
@@ -34,12 +35,23 @@ AllKinds all_kinds(const task::Registry& registry) {
   return all;
 }
 
+config::CommandText command_text(const CLI::App& command) {
+  config::CommandText text;
+  text.name = command.get_name();
+  text.sentence = command.get_description();
+  text.takes_options = command.get_option_no_throw("--preset") != nullptr;
+  for (const CLI::Option* option : command.get_options())
+    if (!option->get_group().empty() && !option->get_positional())
+      text.flags.emplace_back(option->get_name(false, true), option->get_description());
+  for (const CLI::App* below : command.get_subcommands({})) text.commands.push_back(command_text(*below));
+  return text;
+}
+
 config::ProgramText program_text(const CLI::App& program) {
   config::ProgramText text;
   text.sentence = program.get_description();
   text.version = version_text();
-  for (const CLI::App* command : program.get_subcommands({}))
-    text.commands.emplace_back(command->get_name(), command->get_description());
+  for (const CLI::App* command : program.get_subcommands({})) text.commands.push_back(command_text(*command));
   for (const CLI::Option* option : program.get_options())
     text.flags.emplace_back(option->get_name(), option->get_description());
   text.exit_codes = {{"0", "ok"},
@@ -69,6 +81,7 @@ std::string metrics_text(const task::Registry& registry) {
 }
 
 std::string options_text(const OptionsArguments& arguments, const CLI::App& program, const Globals& globals) {
+  if (!arguments.presets.empty()) return join(config::preset_names(arguments.presets), "\n") + "\n";
   task::Registry registry;
   models::register_all(registry);
   if (arguments.metrics) return metrics_text(registry);
@@ -93,6 +106,7 @@ void add_options_command(CLI::App& program, const Globals& globals) {
   command->add_flag("--metrics", arguments->metrics, "The metrics instead of the options, as docs/metrics.md");
   command->add_option("--completion", arguments->completion, "As completion for a shell")
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->add_option("--presets", arguments->presets, "The names of a recipe's presets, one a line");
   command->callback(
       [arguments, &program, &globals] { std::fputs(options_text(*arguments, program, globals).c_str(), stdout); });
 }

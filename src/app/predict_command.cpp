@@ -6,6 +6,7 @@
 
 #include "app/command.h"
 #include "app/json_text.h"
+#include "app/run_names.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "device/machine.h"
@@ -21,7 +22,7 @@ void add_predict_command(CLI::App& program, const Globals& globals);
 namespace {
 
 struct PredictArguments {
-  std::string run, data, out, checkpoint = "last";
+  std::string run, data, out, output, checkpoint = "last";
 };
 
 // The data takes the place of the validation set: same decoding and collation, no shuffling, nothing dropped.
@@ -36,8 +37,7 @@ std::vector<std::string> data_overrides(const task::Task& task, const std::strin
 // Said before the work, not after it.
 void check_paths(const PredictArguments& arguments) {
   const std::filesystem::path out = arguments.out;
-  if (out.extension() != ".safetensors" && out.extension() != ".parquet")
-    throw ConfigError(fmt::format("--out is '{}'; it must end in .safetensors or .parquet.", printable(arguments.out)));
+  train::check_predictions_path(out);
   if (const auto folder = std::filesystem::absolute(out).parent_path(); !std::filesystem::is_directory(folder))
     throw ConfigError(fmt::format("--out is '{}', but there is no folder '{}'.", printable(arguments.out),
                                   printable(folder.string())));
@@ -51,16 +51,17 @@ void run_predict(const PredictArguments& arguments, const CLI::App& command, con
   models::register_all(registry);
   const MachineFacts machine = device::read_machine_facts();
   const std::vector<std::string> words = command.remaining();
-  const auto first = train::read_run_job(registry, arguments.run, words, machine);
+  const std::filesystem::path run = find_run(arguments.run);
+  const auto first = train::read_run_job(registry, run, words, machine);
   std::vector<std::string> overrides = data_overrides(*train::build_within_limit(*first), arguments.data);
   overrides.insert(overrides.end(), words.begin(), words.end());
-  const auto job = train::read_run_job(registry, arguments.run, overrides, machine);
+  const auto job = train::read_run_job(registry, run, overrides, machine);
   train::prepare_process(*job);
   const auto task = job->build_task();
-  const train::ChosenWeights weights = train::choose_weights(arguments.run, arguments.checkpoint, job->exp_manager());
+  const train::ChosenWeights weights = train::choose_weights(run, arguments.checkpoint, job->exp_manager());
   train::load_chosen(weights, *task);
   const train::Predictions predictions = train::predict(*job, *task);
-  train::write_predictions(predictions, arguments.out);
+  train::write_predictions(predictions, arguments.out, arguments.output);
   nlohmann::json outputs = nlohmann::json::object();
   for (const auto& [name, tensor] : predictions.outputs) outputs[name] = tensor.sizes().vec();
   if (globals.json) {
@@ -83,9 +84,12 @@ void add_predict_command(CLI::App& program, const Globals& globals) {
   auto arguments = std::make_shared<PredictArguments>();
   CLI::App* command =
       program.add_subcommand("predict", "Write a trained task's outputs (embeddings, logits, ...) for new data");
-  command->add_option("run", arguments->run, "The run directory; words after DATA are overrides")->required();
+  command->add_option("run", arguments->run, "The run directory, or its name in runs/; words after DATA are overrides")
+      ->required();
   command->add_option("data", arguments->data, "A manifest (audio), or a file or folder (Parquet, images)")->required();
-  command->add_option("--out", arguments->out, "A .safetensors or .parquet file")->required();
+  command->add_option("--out", arguments->out, "A .parquet, .safetensors or .npy file (beside an .npy: .names.txt)")
+      ->required();
+  command->add_option("--output", arguments->output, "Only this output (embedding, encoded_mean, ...)");
   command->add_option("--checkpoint", arguments->checkpoint,
                       "last, best, or the path of a checkpoint or .safetensors file");
   command->allow_extras();

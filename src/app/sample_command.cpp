@@ -5,6 +5,7 @@
 
 #include "app/command.h"
 #include "app/json_text.h"
+#include "app/run_names.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "device/machine.h"
@@ -53,7 +54,8 @@ vae::Generated original_sequence(const vae::Options& options, const task::Batch&
 nlohmann::json make_samples(const SampleArguments& arguments, const CLI::App& command) {
   task::Registry registry;
   models::register_all(registry);
-  const auto job = train::read_run_job(registry, arguments.run, command.remaining(), device::read_machine_facts());
+  const std::filesystem::path run = find_run(arguments.run);
+  const auto job = train::read_run_job(registry, run, command.remaining(), device::read_machine_facts());
   train::prepare_process(*job);
   const auto task = job->build_task();
   auto* sequences = dynamic_cast<vae::SequenceVaeTask*>(task.get());
@@ -62,7 +64,7 @@ nlohmann::json make_samples(const SampleArguments& arguments, const CLI::App& co
         fmt::format("The run {} is of task '{}', which generates nothing; `redline sample` needs a run of "
                     "sequence_vae.",
                     arguments.run, job->entry().name));
-  const train::ChosenWeights weights = train::choose_weights(arguments.run, arguments.checkpoint, job->exp_manager());
+  const train::ChosenWeights weights = train::choose_weights(run, arguments.checkpoint, job->exp_manager());
   train::load_chosen(weights, *task);
   task->module().eval();
   nlohmann::json answer = {{"schema_version", 1}, {"checkpoint", weights.path.string()}, {"step", weights.step}};

@@ -142,8 +142,15 @@ void add_train_command(CLI::App& program, const Globals& globals) {
   command->add_option("--memory", arguments->tune.memory, "With --tune: most tensor memory, e.g. 8GiB");
   command->add_option("--trace", arguments->trace, "Write a Chrome/Perfetto trace of some steps: steps=10..20");
   command->footer(
-      "Where: --run-dir DIR; without it runs/NAME/DATE, where an unfinished run of the same job is continued unless "
-      "--new-run is given. --resume auto|none|PATH says from what.");
+      "Of the job, as every option of `redline options`:\n"
+      "  --run-dir DIR               Where the run goes; without it runs/NAME/DATE, where an unfinished run of the "
+      "same job\n"
+      "                              is continued\n"
+      "  --new-run                   Another run instead of the unfinished one\n"
+      "  --resume auto|last|best|STEP|none|PATH [auto]\n"
+      "                              From which checkpoint\n"
+      "  --load_from FILE            Weights to start from: .safetensors, a run, .nemo, .pt, .ckpt\n"
+      "  --batch_size N, --seed N, --num_workers N, trainer.max_steps=N, trainer.precision=bf16-mixed, ...");
   command->callback([arguments, command, &globals] { run_train(*arguments, *command, globals); });
 }
 

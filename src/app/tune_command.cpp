@@ -63,6 +63,20 @@ void print_result(const tune::TuneResult& result, const std::string& recipe, con
              printable(result.card_path.string()));
 }
 
+// A recipe that is there may be somebody's own: it keeps a name.
+void write_recipe(const std::filesystem::path& path, const std::string& text) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && read_file(path) != text) {
+    std::filesystem::path kept;
+    for (int i = 1; kept.empty() || std::filesystem::exists(kept, ignored); ++i)
+      kept = path.string() + ".old" + (i == 1 ? "" : "-" + std::to_string(i));
+    posix_file_ops().rename(path, kept);
+    log_info(
+        fmt::format("'{}' was there already; it is now '{}'.", printable(path.string()), printable(kept.string())));
+  }
+  write_file_atomic(path, text);
+}
+
 void run_tune(const TuneCommandArguments& arguments, const CLI::App& command, const Globals& globals) {
   task::Registry registry;
   models::register_all(registry);
@@ -73,7 +87,7 @@ void run_tune(const TuneCommandArguments& arguments, const CLI::App& command, co
   request.same = arguments.tune.same;
   const tune::TuneResult result = tune::tune_job(request);
   const std::string out = arguments.out.empty() ? source.file->stem().string() + ".tuned.yaml" : arguments.out;
-  write_file_atomic(out, tuned_recipe(registry, source, result));
+  write_recipe(out, tuned_recipe(registry, source, result));
   if (!arguments.html.empty()) {
     report::RunPart part;
     part.name = source.file->string();
@@ -82,6 +96,8 @@ void run_tune(const TuneCommandArguments& arguments, const CLI::App& command, co
   }
   print_result(result, out, globals);
 }
+
+constexpr double kTooNoisy = 1.5;  // the ends of an interval this far apart say nothing
 
 struct RaceArguments {
   ConfigArguments config;
@@ -112,9 +128,13 @@ void run_race(const RaceArguments& arguments, const CLI::App& command, const Glo
       one["samples_per_second"] = 1 / measure::median(row.mine);
       one["reference_seconds"] = row.reference;
       one["seconds"] = row.mine;
+      one["reference_samples_per_second"] = 1 / measure::median(row.reference);
+      one["too_noisy"] = e.interval.high > kTooNoisy * e.interval.low;
       if (!globals.json)
-        fmt::print("{:.3f} x ({:.3f} to {:.3f}), {:.1f} samples/s: {}\n", e.ratio, e.interval.low, e.interval.high,
-                   1 / measure::median(row.mine), printable(doctor::setting_text(row.setting)));
+        fmt::print("{}{:.3f} x ({:.3f} to {:.3f}), {:.1f} instead of {:.1f} samples/s: {}\n",
+                   one["too_noisy"] ? "too noisy to say, give more --blocks: " : "", e.ratio, e.interval.low,
+                   e.interval.high, 1 / measure::median(row.mine), 1 / measure::median(row.reference),
+                   printable(doctor::setting_text(row.setting)));
     } else if (!globals.json) {
       fmt::print("failed: {}: {}\n", printable(doctor::setting_text(row.setting)), printable(row.failure));
     }

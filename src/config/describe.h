@@ -38,9 +38,17 @@ struct JobKind {
 };
 
 // What the program is, for the man page and completion; filled by app.
+using NamedSentences = std::vector<std::pair<std::string, std::string>>;
+struct CommandText {
+  std::string name, sentence;
+  NamedSentences flags{};               // its own: "-n,--ranks"
+  std::vector<CommandText> commands{};  // below it
+  bool takes_options = false;           // a recipe and any option of the tables
+};
 struct ProgramText {
   std::string name = "redline", sentence, version;
-  std::vector<std::pair<std::string, std::string>> commands, flags, exit_codes;  // name and sentence
+  std::vector<CommandText> commands{};
+  NamedSentences flags{}, exit_codes{};
 };
 
 std::string options_markdown(const std::vector<JobKind>& kinds);

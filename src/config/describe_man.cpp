@@ -31,8 +31,24 @@ std::string quoted_argument(std::string_view plain) {
   return out + "\"";
 }
 
+// A title is one line: "redline 0.1".
+std::string title_text(const ProgramText& program) {
+  const std::string version = program.version.substr(0, program.version.find('\n'));
+  return starts_with(version, program.name) ? version : program.name + " " + version;
+}
+
 std::string tagged(std::string_view name, std::string_view sentence) {
   return ".TP\n.B " + roff(name) + "\n" + roff(sentence.empty() ? " " : sentence) + "\n";
+}
+
+// A command's own flags below its sentence, indented once more for one below another.
+std::string command_entry(const CommandText& command) {
+  std::string out = tagged(command.name, command.sentence);
+  if (command.flags.empty() && command.commands.empty()) return out;
+  out += ".RS\n";
+  for (const auto& [name, sentence] : command.flags) out += tagged(name, sentence);
+  for (const CommandText& below : command.commands) out += command_entry(below);
+  return out + ".RE\n";
 }
 
 std::string pairs(const char* heading, const std::vector<std::pair<std::string, std::string>>& list) {
@@ -63,12 +79,12 @@ std::string option_entry(const OptionDescription& option) {
 std::string man_page(const std::vector<JobKind>& kinds, const ProgramText& program) {
   std::string upper = program.name;
   for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-  std::string out =
-      ".TH " + quoted_argument(upper) + " 1 \"\" " + quoted_argument(program.name + " " + program.version) + "\n";
+  std::string out = ".TH " + quoted_argument(upper) + " 1 \"\" " + quoted_argument(title_text(program)) + "\n";
   out += ".SH NAME\n" + roff(program.name) + " \\- " + roff(program.sentence) + "\n";
   out += ".SH SYNOPSIS\n.B " + roff(program.name) +
          "\n.I command\n[\n.I recipe\n] [\n.IR key = value\n] [\n.BI \\-\\- key \" value\"\n]\n";
-  out += pairs("COMMANDS", program.commands);
+  if (!program.commands.empty()) out += ".SH COMMANDS\n";
+  for (const CommandText& command : program.commands) out += command_entry(command);
   out += pairs("FLAGS", program.flags);
   out +=
       ".SH OPTIONS\nEvery option is a key of a recipe, a flag and an override: \\-\\-trainer.precision 16\\-mixed and "

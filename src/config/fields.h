@@ -34,6 +34,10 @@ const char* effect_name(Effect effect);
 enum class Counts { Nothing, Steps, Batches, Samples, Epochs, Seconds };
 const char* counts_name(Counts counts);  // "", "steps", "batches", ...
 
+// Whether a text names files: nothing, one path, or several as data sets name them ("a,b", ranges in braces). A
+// relative one is of the file that says it, or of the current folder on the command line (request/paths.h).
+enum class Names { Nothing, Path, Paths };
+
 // A value that may be left to the program. `auto` exists only in the request: resolve() must set every Auto before it
 // is read.
 template <class T>
@@ -78,6 +82,7 @@ struct Row {
   Counts counts = Counts::Nothing;
   bool cadence = false;   // of what is counted only how often something is looked at or written: may be rounded
   bool same_run = false;  // a resumed run may change it and is still the same run
+  Names names = Names::Nothing;
   std::vector<Alias> aliases;
   // Bare flag that means this row even when other sections have a row of the same name ("batch_size" is
   // `--batch_size`).
@@ -149,6 +154,14 @@ class RowBuilder {
   }
   RowBuilder& same_run() {
     row_->same_run = true;
+    return *this;
+  }
+  RowBuilder& path() {
+    row_->names = Names::Path;
+    return *this;
+  }
+  RowBuilder& paths() {
+    row_->names = Names::Paths;
     return *this;
   }
   RowBuilder& alias(std::string path, std::function<Node(const Node&)> convert = {}, std::string note = {}) {

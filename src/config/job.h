@@ -79,6 +79,10 @@ struct IgnoredKey {
   Origin origin;
 };
 
+// How the names of files count in a hash: by their last word, because data may move while a run is stopped (its content
+// is checked elsewhere), or by their place seen from the current folder.
+enum class FilesBy { Name, Place };
+
 // A config as it is: names, values and origins. Immutable; keeps the tables it was read with alive.
 class Resolved {
  public:
@@ -96,8 +100,8 @@ class Resolved {
   std::string dump_yaml(bool with_origins = true) const;
   std::string dump_json() const;
   // Of names and values only, not of origins; rows that a resumed run may change (Row::same_run) and paths that begin
-  // with one of `ignored_prefixes` (e.g. "exp_manager") are left out.
-  uint64_t hash(const std::vector<std::string>& ignored_prefixes = {}) const;
+  // with one of `ignored_prefixes` (e.g. "exp_manager") are left out. Files count by `files`.
+  uint64_t hash(const std::vector<std::string>& ignored_prefixes = {}, FilesBy files = FilesBy::Name) const;
 
  private:
   friend class Binder;

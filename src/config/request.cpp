@@ -9,6 +9,7 @@
 #include "config/request/limits.h"
 #include "config/request/messages.h"
 #include "config/request/overrides.h"
+#include "config/request/paths.h"
 #include "config/request/references.h"
 #include "config/schema_index.h"
 #include "core/error.h"
@@ -116,6 +117,7 @@ class RequestReader {
     apply_words(source_.overrides, OriginKind::Flag, "");
     resolve_references(tree_, {&raw_, [this](const std::string& path) { return default_of(path); }});
     alternatives_.check(tree_);
+    anchor_paths(tree_, index_);
     return std::move(tree_);
   }
 

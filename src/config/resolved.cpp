@@ -3,12 +3,30 @@
 
 #include "config/job.h"
 #include "config/request/messages.h"
+#include "config/request/paths.h"
 #include "config/yaml_writer.h"
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/strings.h"
 
 namespace redline::config {
+
+namespace {
+
+Node hashed_value(const ResolvedValue& value, FilesBy files) {
+  Node copy = value.value;
+  if (value.row == nullptr || value.row->names == Names::Nothing) return copy;
+  const std::filesystem::path here = std::filesystem::current_path();
+  map_names(copy, value.row->names, [&](const std::string& name, const Origin&) {
+    const std::filesystem::path path(name);
+    if (files == FilesBy::Name)
+      return path.filename().empty() ? path.parent_path().filename().string() : path.filename().string();
+    return path.is_absolute() ? path.lexically_proximate(here).string() : name;
+  });
+  return copy;
+}
+
+}  // namespace
 
 const ResolvedValue* Resolved::find(std::string_view path) const {
   for (const ResolvedValue& value : values_) {
@@ -69,13 +87,13 @@ Node Resolved::tree() const {
 std::string Resolved::dump_yaml(bool with_origins) const { return write_yaml(tree(), with_origins); }
 std::string Resolved::dump_json() const { return write_json(tree()); }
 
-uint64_t Resolved::hash(const std::vector<std::string>& ignored_prefixes) const {
+uint64_t Resolved::hash(const std::vector<std::string>& ignored_prefixes, FilesBy files) const {
   std::vector<std::string> lines;
   for (const ResolvedValue& value : values_) {
     const bool left_out = std::any_of(ignored_prefixes.begin(), ignored_prefixes.end(),
                                       [&](const std::string& prefix) { return starts_with(value.path, prefix); });
     if (!left_out && !(value.row != nullptr && value.row->same_run))
-      lines.push_back(value.path + "=" + write_yaml_flow(value.value) + "\n");
+      lines.push_back(value.path + "=" + write_yaml_flow(hashed_value(value, files)) + "\n");
   }
   std::sort(lines.begin(), lines.end());
   return hash64(join(lines, ""));

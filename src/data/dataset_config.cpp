@@ -71,6 +71,9 @@ bool DatasetConfig::given() const { return !manifest_filepath.is_null() || !path
 
 void DatasetConfig::resolve(const MachineFacts& machine, int64_t run_seed) {
   if (seed.is_auto()) seed.set(run_seed);
+  std::error_code failed;  // absolute, so that what a run keeps of it means the same elsewhere
+  const auto folder = std::filesystem::absolute(cache_dir, failed);
+  if (!failed) cache_dir = folder.lexically_normal().string();
   const bool by_length = batch_duration.has_value() || batch_tokens.has_value();
   if (batch_size.is_auto()) batch_size.set(by_length ? 0 : 8);  // 0: bounded by length alone
   if (micro_batch_size.is_auto()) micro_batch_size.set(by_length ? 0 : batch_size.value());

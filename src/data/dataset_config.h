@@ -88,6 +88,7 @@ struct DatasetConfig : AudioOptions, ImageOptions {
   std::optional<SynthConfig> synth;
   config::Node tarred_audio_filepaths;  // as manifest_filepath
   bool is_tarred = false;
+  double max_missing_fraction = 0.1;
   config::Node noise_manifest;  // a name, "a,b" or a list
   std::vector<std::string> columns;
   std::string length_column;

@@ -14,23 +14,30 @@ using Table = config::Table<DatasetConfig>;
 void add_source_rows(Table& t) {
   t.add("manifest_filepath", &D::manifest_filepath,
         "NeMo manifest: a name, a list, or a list of lists (static buckets); names may hold ranges like {0..9} or "
-        "_OP_0..9_CL_.");
+        "_OP_0..9_CL_.")
+      .paths();
   t.add("path", &D::path,
         "Parquet files (file, folder or glob), a folder of class folders, an index of pictures (.csv, .jsonl), or "
-        "WebDataset tars.");
+        "WebDataset tars.")
+      .paths();
   t.group("synth", &D::synth, "Generates a data set once into cache_dir and uses it.");
   t.one_of({"manifest_filepath", "path", "synth"});
   t.add("tarred_audio_filepaths", &D::tarred_audio_filepaths,
-        "Tars that hold the manifest's audio; names may hold ranges.");
+        "Tars that hold the manifest's audio; names may hold ranges.")
+      .paths();
+  t.add("max_missing_fraction", &D::max_missing_fraction,
+        "Share of a manifest's entries that may be missing from its tars before the run is refused.")
+      .range(0, 1);
   t.add("is_tarred", &D::is_tarred, "The manifest's audio lies in tars.").effect(Effect::Order).tuned_by("tars");
   t.add("noise_manifest", &D::noise_manifest, "Manifest(s) of noise clips, one of which is drawn for each clip.")
-      .effect(Effect::Optimisation);
+      .effect(Effect::Optimisation)
+      .paths();
   t.add("columns", &D::columns, "Parquet columns to read; empty reads all numeric ones.");
   t.add("length_column", &D::length_column,
         "Parquet column whose length is the sample's; empty takes the first list column.");
   t.add("allow_absolute", &D::allow_absolute,
         "Follow absolute names in manifests and tables; auto is on, except for tarred data.");
-  t.add("data_root", &D::data_root, "Folder that named files must lie in; empty is the manifest's own folder.");
+  t.add("data_root", &D::data_root, "Folder that named files must lie in; empty is the manifest's own folder.").path();
 }
 
 // Of a batch: far above any that fits, and its products stay within 64 bits.

@@ -12,7 +12,10 @@ namespace redline::data {
 
 bool all_tars(const NameLists& lists) {
   return std::all_of(lists.begin(), lists.end(), [](const auto& names) {
-    return std::all_of(names.begin(), names.end(), [](const std::string& name) { return ends_with(name, ".tar"); });
+    // A compressed one is a tar too, which its reader refuses by name.
+    return std::all_of(names.begin(), names.end(), [](const std::string& name) {
+      return ends_with(name, ".tar") || ends_with(name, ".tgz") || name.find(".tar.") != std::string::npos;
+    });
   });
 }
 

@@ -31,7 +31,8 @@ class AudioKind : public StoredKind {
 
 std::shared_ptr<const Kind> audio_kind();
 std::shared_ptr<const Kind> image_kind();  // a folder per class, an index, WebDataset tars, arrays
-std::shared_ptr<const Kind> table_kind();  // Parquet
+// Parquet. `column`: the one that a task reads; options that leave it out are refused.
+std::shared_ptr<const Kind> table_kind(const std::string& column = {});
 // Samples in memory, or any source of the task's own. `open` may return null: that part has no data.
 std::shared_ptr<const Kind> memory_kind(std::function<std::shared_ptr<Source>(bool training)> open);
 

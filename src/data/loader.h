@@ -44,6 +44,8 @@ class Loader {
   virtual int64_t steps_per_epoch() const = 0;  // optimiser steps of the current epoch on every rank
   virtual LoaderStats stats() const = 0;        // consumer's thread
   virtual FilterReport filtered() const = 0;
+  // Of a batch's sample_ids: file, tar member or row, as the user knows it.
+  virtual std::string sample_name(int64_t id) const = 0;
 };
 
 }  // namespace redline::data

@@ -47,6 +47,7 @@ struct Observation {
   double step_seconds = 0;  // amortised: wall time over steps
   double samples_per_step = 0, micro_batches_per_step = 0;
   double samples_per_second = 0, iterations_per_second = 0;  // an iteration is a micro-batch, as the guides count
+  double steps_per_second() const { return step_seconds > 0 ? 1 / step_seconds : 0; }  // optimiser steps
   std::array<PhaseSummary, measure::kNumPhases> phases{};
   std::array<double, measure::kNumStages> stage_seconds_per_step{};  // worker-seconds
   double padding_share = 0;                                          // of the padded items

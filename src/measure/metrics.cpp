@@ -18,7 +18,7 @@ MetricTable make_standard_metrics() {
   table.add({"loss_scale", current, "", "Loss scale in force (16-mixed)."});
   table.add({"epoch", current, "epochs", "Passes over the training data, with the fraction of the current one."});
   table.add({"samples_per_second", mean, "1/s", "Training samples per second of wall time, everything included."});
-  table.add({"iterations_per_second", mean, "1/s",
+  table.add({"steps_per_second", mean, "1/s",
              "Optimiser steps per second of wall time; says nothing when the batch changes."});
   table.add({"step_seconds", mean, "s", "Wall time of one optimiser step."});
   table.add({"data_wait_share", mean, "share", "Part of the step in which the loop waited for a batch."});
@@ -42,6 +42,7 @@ MetricTable make_standard_metrics() {
   table.add({"collate_share", mean, "share", "Workers' time in collation, of their time in all stages."});
   table.add({"checkpoint_seconds", current, "s", "Time training stood still for the last checkpoint."});
   table.add({"validation_seconds", current, "s", "Wall time of the last validation."});
+  table.add({"wall_time", current, "s", "When the line was written: seconds since 1970, UTC."});
   table.add({"step_time_drift", current, "share", "Running step time over the run's own early step time, less 1."});
   return table;
 }
@@ -81,7 +82,8 @@ const MetricInfo* MetricTable::find(std::string_view name) const {
   }
   if (name.starts_with(kValidationPrefix)) {
     name.remove_prefix(kValidationPrefix.size());
-    if (!name.starts_with(kValidationPrefix)) return find(name);
+    // "val_loss/other": of a further validation set.
+    if (!name.starts_with(kValidationPrefix)) return find(name.substr(0, name.find('/')));
   }
   return nullptr;
 }

@@ -53,11 +53,11 @@ std::vector<ProgressPart> progress_parts(const ProgressState& state, bool bar) {
     parts.push_back({0, fmt::format("step {}", state.done)});
   }
   if (state.seconds_left) parts.push_back({3, format_seconds(*state.seconds_left) + " left"});
-  if (state.samples_per_second) parts.push_back({4, rate_text(*state.samples_per_second, "samples/s")});
-  if (state.iterations_per_second) parts.push_back({7, rate_text(*state.iterations_per_second, "it/s")});
-  if (state.loss) parts.push_back({5, fmt::format("loss {:.4g}", *state.loss)});
+  if (state.samples_per_second) parts.push_back({5, rate_text(*state.samples_per_second, "samples/s")});
+  if (state.steps_per_second) parts.push_back({7, rate_text(*state.steps_per_second, "steps/s")});
+  if (state.loss) parts.push_back({4, fmt::format("loss {:.4g}", *state.loss)});
   if (state.data_wait_share) parts.push_back({6, fmt::format("wait {:.0f}%", *state.data_wait_share * 100)});
-  if (state.memory_bytes) parts.push_back({8, "mem " + format_bytes(*state.memory_bytes)});
+  if (state.process_bytes) parts.push_back({8, "process " + format_bytes(*state.process_bytes)});
   return parts;
 }
 

@@ -13,10 +13,10 @@ struct ProgressState {
   std::string label = "train";
   int64_t done = 0, total = 0;  // steps; total 0 = unknown
   std::optional<double> seconds_left;
-  std::optional<double> samples_per_second, iterations_per_second;
+  std::optional<double> samples_per_second, steps_per_second;  // optimiser steps
   std::optional<double> loss;
   std::optional<double> data_wait_share;  // 0..1
-  std::optional<uint64_t> memory_bytes;
+  std::optional<uint64_t> process_bytes;  // resident, tensors and everything else
 };
 
 // At most `width` columns (0 = as long as it gets); what matters least is left out first. With `bar` a bar is drawn

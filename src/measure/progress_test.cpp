@@ -20,10 +20,10 @@ ProgressState full_state() {
   state.total = 1000;
   state.seconds_left = 95;
   state.samples_per_second = 124.3;
-  state.iterations_per_second = 7.77;
+  state.steps_per_second = 7.77;
   state.loss = 1.23456;
   state.data_wait_share = 0.031;
-  state.memory_bytes = uint64_t{3} << 29;
+  state.process_bytes = uint64_t{3} << 29;
   return state;
 }
 
@@ -31,17 +31,17 @@ TEST(Progress, FormatsAndDropsTheLeastImportant) {
   const ProgressState state = full_state();
   const std::string everything = format_progress(state, 0, false);
   EXPECT_EQ(everything, "train  37%  370/1000  " + everything.substr(22, everything.find("  124") - 22) +
-                            "  124 samples/s  7.77 it/s  loss 1.235  wait 3%  mem 1.5 GiB");
+                            "  124 samples/s  7.77 steps/s  loss 1.235  wait 3%  process 1.5 GiB");
   EXPECT_THAT(everything, testing::HasSubstr(" left"));
   EXPECT_THAT(format_progress(state, 0, true), testing::HasSubstr("37%  [#######.............]  370/1000"));
   const struct {
     int width;
     std::vector<const char*> has, lacks;
   } cases[] = {
-      {200, {"[#", "mem", "it/s", "wait", "loss", "samples/s", "left", "370/1000", "train"}, {}},
-      {100, {"mem", "it/s", "wait", "loss", "samples/s", "left"}, {"[#"}},
-      {80, {"wait", "loss", "samples/s", "left"}, {"[#", "mem"}},
-      {50, {"left", "370/1000", "37%", "train"}, {"mem", "it/s", "wait"}},
+      {200, {"[#", "process", "steps/s", "wait", "loss", "samples/s", "left", "370/1000", "train"}, {}},
+      {110, {"process", "steps/s", "wait", "loss", "samples/s", "left"}, {"[#"}},
+      {80, {"wait", "loss", "samples/s", "left"}, {"[#", "process"}},
+      {50, {"left", "370/1000", "37%", "train"}, {"process", "steps/s", "wait"}},
       {20, {"37%", "370/1000"}, {"left", "loss"}},
       {10, {"37%"}, {"train"}},
       {3, {"37%"}, {}},
@@ -136,7 +136,7 @@ TEST(Progress, RedrawsOnATerminalAtMostTenTimesASecond) {
     EXPECT_LE(std::min(text.find_first_of("\r\n", begin), text.size()) - begin, 2U * 39U);
   }
   EXPECT_THAT(text, testing::HasSubstr("370/1000"));
-  EXPECT_THAT(text, testing::Not(testing::HasSubstr("mem"))) << "40 columns have no room for it";
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("process"))) << "40 columns have no room for it";
   close(master);
   close(slave);
 }

@@ -12,7 +12,9 @@ void register_all(task::Registry& registry) {
   registry.add(speech::speech_ssl_entry());
   registry.add(sequence_vae::sequence_vae_entry());
   registry.add(convnext::convnext_entry());
-  registry.add(lift_splat::lift_splat_entry());
+  task::TaskEntry lift_splat = lift_splat::lift_splat_entry();
+  lift_splat.from_reference_order = from_reference_order;
+  registry.add(std::move(lift_splat));
 }
 
 torch::Tensor from_reference_order(const std::string& name, const torch::Tensor& tensor) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <functional>
 
@@ -12,15 +11,17 @@
 #include "measure/phases.h"
 #include "report/page.h"
 #include "report/parts/chart.h"
+#include "report/parts/config_keys.h"
+#include "report/parts/curves.h"
 #include "report/parts/pictures.h"
 #include "report/parts/style.h"
+#include "report/parts/table.h"
+#include "report/parts/tiles.h"
 #include "report/tuned.h"
 
 namespace redline::report {
 
 namespace {
-
-using measure::StepRow;
 
 std::string heading(const std::string& text) { return "<h2>" + draw::escape_html(text) + "</h2>"; }
 std::string paragraph(const std::string& text) { return "<p>" + draw::escape_html(text) + "</p>"; }
@@ -43,21 +44,31 @@ std::vector<Segment> phase_segments(const std::function<double(size_t)>& seconds
   return segments;
 }
 
+// Several runs are compared by the sample: their steps may hold different numbers of them.
+double share_of_step(const Page& page, const RunPart& run) {
+  return page.runs.size() > 1 && run.seen.samples_per_step > 0 ? 1.0 / run.seen.samples_per_step : 1.0;
+}
+
 std::string waterfall(const Page& page) {
-  StackedBars chart{"Where a step's time goes (amortised)", {}};
+  StackedBars chart{
+      page.runs.size() > 1 ? "Where the time of a sample goes (amortised)" : "Where a step's time goes (amortised)",
+      {}};
   for (const RunPart& run : page.runs)
-    chart.bars.emplace_back(label_of(page, run),
-                            phase_segments([&](size_t p) { return run.seen.phases[p].seconds_per_step; }));
+    chart.bars.emplace_back(label_of(page, run), phase_segments([&](size_t p) {
+                              return run.seen.phases[p].seconds_per_step * share_of_step(page, run);
+                            }));
   return draw_stacked(chart);
 }
 
 std::string loader_stages(const Page& page) {
-  StackedBars chart{"Inside the loader, worker time per step", {}};
+  StackedBars chart{
+      page.runs.size() > 1 ? "Inside the loader, worker time of a sample" : "Inside the loader, worker time of a step",
+      {}};
   for (const RunPart& run : page.runs) {
     std::vector<Segment> segments;
     for (size_t s = 0; s < measure::kNumStages; ++s)
       segments.push_back({std::string(measure::stage_name(static_cast<measure::Stage>(s))),
-                          run.seen.stage_seconds_per_step[s], static_cast<int>(s) + 4});
+                          run.seen.stage_seconds_per_step[s] * share_of_step(page, run), static_cast<int>(s) + 4});
     chart.bars.emplace_back(label_of(page, run), std::move(segments));
   }
   return draw_stacked(chart);
@@ -73,78 +84,65 @@ std::string timeline(const Page& page, const RunPart& run) {
   return draw_stacked(chart);
 }
 
-std::string curve(const Page& page, const char* title, const char* x_label, const char* y_label,
-                  const std::function<double(const StepRow&, double)>& x,
-                  const std::function<double(const StepRow&)>& y) {
-  LineChart chart{title, x_label, y_label, {}};
-  constexpr int kColors[] = {2, 3, 5, 4, 1, 6};
-  for (size_t r = 0; r < page.runs.size(); ++r) {
-    Series series{label_of(page, page.runs[r]), {}, kColors[r % 6]};
-    double seconds = 0;
-    for (const StepRow& row : page.runs[r].record.steps) {
-      seconds += static_cast<double>(row.wall_ns) * 1e-9;
-      series.points.emplace_back(x(row, seconds), y(row));
-    }
-    chart.series.push_back(std::move(series));
-  }
-  return draw_lines(chart);
-}
-
-// A metric that is logged now and then, e.g. a validation's; nothing when no run has it.
-std::string metric_curve(const Page& page, const std::string& metric, const char* title) {
-  LineChart chart{title, "optimiser step", metric, {}};
-  constexpr int kColors[] = {2, 3, 5, 4, 1, 6};
-  for (size_t r = 0; r < page.runs.size(); ++r) {
-    Series series{label_of(page, page.runs[r]), {}, kColors[r % 6]};
-    for (const measure::MetricPoint& point : page.runs[r].record.metrics)
-      if (point.name == metric) series.points.emplace_back(static_cast<double>(point.step), point.value);
-    if (!series.points.empty()) chart.series.push_back(std::move(series));
-  }
-  return chart.series.empty() ? "" : draw_lines(chart);
-}
-
-std::string curves(const Page& page) {
-  const auto step = [](const StepRow& row, double) { return static_cast<double>(row.step); };
-  const auto loss = [](const StepRow& row) { return row.loss; };
-  std::string out = heading("Curves") + "<div class=\"grid2\">";
-  out += curve(page, "Loss over steps", "optimiser step", "loss", step, loss);
-  out += curve(
-      page, "Loss over time", "seconds of training", "loss", [](const StepRow&, double seconds) { return seconds; },
-      loss);
-  out += metric_curve(page, "val_loss", "Validation loss");
-  out += curve(page, "Speed", "optimiser step", "samples/s", step, [](const StepRow& row) {
-    return row.wall_ns > 0 ? row.samples / (static_cast<double>(row.wall_ns) * 1e-9) : NAN;
-  });
-  out += curve(page, "Tensor memory, peak per step", "optimiser step", "MiB", step,
-               [](const StepRow& row) { return static_cast<double>(row.peak_bytes) / 1048576.0; });
-  out += curve(page, "Memory of the process", "optimiser step", "MiB", step,
-               [](const StepRow& row) { return static_cast<double>(row.rss_bytes) / 1048576.0; });
-  out += curve(page, "Padding", "optimiser step", "% of a batch", step, [](const StepRow& row) {
-    return row.padded_items > 0 ? 100.0 * (1.0 - static_cast<double>(row.items) / static_cast<double>(row.padded_items))
-                                : NAN;
-  });
-  return out + "</div>";
-}
-
 std::string overview(const Page& page) {
-  std::string out =
-      "<div "
-      "class=\"scroll\"><table><tr><th>run</th><th>steps</th><th>samples/s</th><th>iterations/s</th><th>step</"
-      "th><th>waiting for data</th><th>padding</th><th>peak memory</th></tr>";
+  HtmlTable table({{"run", ""},
+                   {"steps", "n"},
+                   {"samples/s", "n"},
+                   {"steps/s", "n"},
+                   {"step", "n"},
+                   {"waiting for data", "n"},
+                   {"padding", "n"},
+                   {"peak tensor memory", "n"}});
   for (const RunPart& run : page.runs)
-    out += fmt::format(
-        "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.2f}</td><td class=\"n\">{:.2f}</td><td "
-        "class=\"n\">{}</td><td class=\"n\">{:.1f} %</td><td class=\"n\">{:.1f} %</td><td class=\"n\">{}</td></tr>",
-        draw::escape_html(label_of(page, run)), run.seen.steps, run.seen.samples_per_second,
-        run.seen.iterations_per_second, format_seconds(run.seen.step_seconds),
-        100 * run.seen.phase(measure::Phase::Wait).share, 100 * run.seen.padding_share,
-        format_bytes(static_cast<uint64_t>(run.seen.peak_bytes)));
-  return out + "</table></div>";
+    table.add({draw::escape_html(label_of(page, run)), std::to_string(run.seen.steps),
+               fmt::format("{:.2f}", run.seen.samples_per_second), fmt::format("{:.2f}", run.seen.steps_per_second()),
+               format_seconds(run.seen.step_seconds),
+               fmt::format("{:.1f} %", 100 * run.seen.phase(measure::Phase::Wait).share),
+               fmt::format("{:.1f} %", 100 * run.seen.padding_share),
+               format_bytes(static_cast<uint64_t>(run.seen.peak_bytes))});
+  return table.markup();
+}
+
+std::string fold(const std::string& title, const std::string& markup) {
+  return "<details><summary>" + draw::escape_html(title) + "</summary>" + markup + "</details>";
+}
+
+// Of several runs what differs, of one what was set.
+std::string settings_section(const Page& page) {
+  if (page.runs.size() < 2) {
+    HtmlTable table({{"setting", "switch"}, {"from", ""}});
+    for (const auto& [setting, origin] : keys_that_were_set(page.runs[0].record.config_yaml))
+      table.add({"<code>" + draw::escape_html(setting) + "</code>", draw::escape_html(origin)});
+    return table.empty() ? "" : fold(fmt::format("{} settings that were set", table.size()), table.markup());
+  }
+  std::vector<std::string> configs;
+  std::vector<Column> columns = {{"setting", "switch"}};
+  for (const RunPart& run : page.runs) {
+    configs.push_back(run.record.config_yaml);
+    columns.push_back({label_of(page, run), ""});
+  }
+  HtmlTable table(columns);
+  for (const DifferentKey& key : different_keys(configs)) {
+    std::vector<std::string> cells = {"<code>" + draw::escape_html(key.key) + "</code>"};
+    for (const std::string& value : key.values) cells.push_back(draw::escape_html(value));
+    table.add(std::move(cells));
+  }
+  if (table.empty()) return heading("Settings") + paragraph("The runs have the same settings.");
+  return heading("Settings that differ") + table.markup();
 }
 
 std::string words(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return name;
+}
+
+constexpr double kWorthShowing = 0.005, kTooWide = 1.0;
+
+std::string gain_cell(const doctor::Candidate& suggestion) {
+  const auto interval = suggestion.predicted_interval();
+  if (interval.high - interval.low > kTooWide) return "too uncertain to say";
+  return fmt::format("{:+.1f} % ({:+.0f} to {:+.0f})", 100 * suggestion.predicted_gain, 100 * interval.low,
+                     100 * interval.high);
 }
 
 std::string diagnosis_section(const Page& page, const RunPart& run) {
@@ -163,36 +161,33 @@ std::string diagnosis_section(const Page& page, const RunPart& run) {
       out += "<li>" + draw::escape_html(ceiling.sentence) + "</li>";
     out += "</ul>";
   }
-  // The gain first: on a phone the rest scrolls.
-  out +=
-      "<div class=\"scroll\"><table><tr><th>gain, predicted</th><th>switch</th><th>value</th><th>changes</th>"
-      "<th>why</th></tr>";
-  for (const doctor::Candidate& suggestion : diagnosis.suggestions)
-    out += fmt::format(
-        "<tr><td class=\"n\">{:+.1f} % ({:+.0f} to {:+.0f})</td><td><code>{}</code></td><td>{}</td><td>{}</td><td "
-        "class=\"why\">{}</td></tr>",
-        100 * suggestion.predicted_gain, 100 * suggestion.predicted_interval().low,
-        100 * suggestion.predicted_interval().high, draw::escape_html(suggestion.field),
-        draw::escape_html(suggestion.to), config::effect_name(suggestion.effect), draw::escape_html(suggestion.reason));
-  out += "</table></div>";
+  const std::vector<Column> columns = {
+      {"gain, predicted", "n"}, {"switch", ""}, {"value", ""}, {"changes", ""}, {"why", "why"}};
+  HtmlTable worth(columns), small(columns);
+  for (const doctor::Candidate& suggestion : diagnosis.suggestions) {
+    HtmlTable& table = suggestion.predicted_gain >= kWorthShowing ? worth : small;
+    table.add({gain_cell(suggestion), "<code>" + draw::escape_html(suggestion.field) + "</code>",
+               draw::escape_html(suggestion.to), config::effect_name(suggestion.effect),
+               draw::escape_html(suggestion.reason)});
+  }
+  if (!worth.empty()) out += worth.markup();
+  if (worth.empty()) out += paragraph("No switch is expected to gain half a percent or more.");
+  if (!small.empty())
+    out += fold(fmt::format("{} switches below {:.1f} %", small.size(), 100 * kWorthShowing), small.markup());
   for (const doctor::Trap& trap : diagnosis.traps) out += paragraph("Note: " + trap.sentence);
   return out;
 }
 
 std::string operators_section(const RunPart& run) {
   if (run.operators.empty()) return {};
-  std::string out =
-      "<h2>Operators of one step</h2><div class=\"scroll\"><table><tr><th>operator</th><th>calls</th><th>own "
-      "time</th><th>share</th><th>of the measured peak</th></tr>";
+  HtmlTable table({{"operator", ""}, {"calls", "n"}, {"own time", "n"}, {"share", "n"}, {"of the measured peak", "n"}});
   for (size_t i = 0; i < std::min<size_t>(20, run.operators.size()); ++i) {
     const doctor::OperatorLine& line = run.operators[i];
-    out += fmt::format(
-        "<tr><td><code>{}</code></td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1f} %</td><td "
-        "class=\"n\">{}</td></tr>",
-        draw::escape_html(line.name), line.calls, format_seconds(line.seconds), 100 * line.share,
-        line.share_of_peak >= 0 ? fmt::format("{:.0f} %", 100 * line.share_of_peak) : "");
+    table.add({"<code>" + draw::escape_html(line.name) + "</code>", std::to_string(line.calls),
+               format_seconds(line.seconds), fmt::format("{:.1f} %", 100 * line.share),
+               line.share_of_peak >= 0 ? fmt::format("{:.0f} %", 100 * line.share_of_peak) : ""});
   }
-  return out + "</table></div>";
+  return heading("Operators of one step") + table.markup();
 }
 
 std::string field_text(const measure::FieldValue& value) {
@@ -200,21 +195,28 @@ std::string field_text(const measure::FieldValue& value) {
 }
 
 std::string events_section(const RunPart& run) {
-  std::string rows;
-  size_t shown = 0, guards = 0;
+  HtmlTable table({{"time", ""}, {"event", ""}, {"details", "why"}});
+  size_t guards = 0;
   for (const measure::Event& event : run.record.events) {
     if (!event.kind.starts_with("guard.") && !event.kind.starts_with("drift.")) continue;
-    ++guards;
-    if (++shown > 200) continue;
+    if (++guards > 200) continue;
     std::string text;
     for (const auto& [name, value] : event.fields) text += name + "=" + field_text(value) + " ";
-    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>", draw::escape_html(event.time),
-                        draw::escape_html(event.kind), draw::escape_html(text));
+    table.add({draw::escape_html(event.time), draw::escape_html(event.kind), draw::escape_html(text)});
   }
   if (guards == 0) return paragraph("No guard had to act in " + run.name + ".");
-  return fmt::format("<p>{} guard events in {}{}.</p>", guards, draw::escape_html(run.name),
-                     guards > 200 ? ", the first 200 shown" : "") +
-         "<div class=\"scroll\"><table><tr><th>time</th><th>event</th><th>details</th></tr>" + rows + "</table></div>";
+  return paragraph(
+             fmt::format("{} guard events in {}{}.", guards, run.name, guards > 200 ? ", the first 200 shown" : "")) +
+         table.markup();
+}
+
+// What the page is called in a tab and a list of files.
+std::string title_of(const Page& page) {
+  std::vector<std::string> names;
+  for (const RunPart& run : page.runs) names.push_back(label_of(page, run));
+  if (names.empty()) return "redline";
+  if (names.size() > 3) return fmt::format("{} and {} more runs", names[0], names.size() - 1);
+  return join(names, names.size() == 2 ? " → " : ", ");
 }
 
 std::string folded(const std::string& title, const std::string& text) {
@@ -233,9 +235,10 @@ std::string render_html(const Page& page) {
       "content=\"width=device-width,initial-scale=1\">"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src "
       "data:\">"
-      "<link rel=\"icon\" href=\"data:,\"><title>redline report</title><style>";
+      "<link rel=\"icon\" href=\"data:,\"><title>" +
+      draw::escape_html(title_of(page)) + " · redline</title><style>";
   out += style_sheet();
-  out += "</style></head><body><main><h1>redline report</h1><p class=\"summary\">" +
+  out += "</style></head><body><main><h1>" + draw::escape_html(title_of(page)) + "</h1><p class=\"summary\">" +
          draw::escape_html(page.summary.empty() ? default_summary(page) : page.summary) + "</p>";
   constexpr const char* kEnd =
       "<footer>Made by redline. This file loads nothing from elsewhere.</footer></main></body></html>\n";
@@ -246,14 +249,20 @@ std::string render_html(const Page& page) {
       if (run.card) out += tuned_html(*run.card);
     return out + kEnd;
   }
-  out += overview(page) + heading("The step") + waterfall(page) + loader_stages(page);
+  std::vector<std::string> labels;
+  for (const RunPart& run : page.runs) labels.push_back(label_of(page, run));
+  for (const RunPart& run : page.runs)
+    out += (page.runs.size() > 1 ? "<h3>" + draw::escape_html(label_of(page, run)) + "</h3>" : "") +
+           draw_tiles(run_tiles(run));
+  if (page.runs.size() > 1) out += overview(page);
+  out += settings_section(page) + heading("Curves") + draw_curves(page, labels) + heading("The step") +
+         waterfall(page) + loader_stages(page);
   for (const RunPart& run : page.runs) out += timeline(page, run);
   for (const RunPart& run : page.runs)
     if (run.diagnosis) out += diagnosis_section(page, run);
   for (const RunPart& run : page.runs) out += operators_section(run);
   for (const RunPart& run : page.runs)
     if (run.card) out += tuned_html(*run.card);
-  out += curves(page);
   for (const RunPart& run : page.runs)
     if (const std::string pictures = pictures_html(run.record.directory, run.name); !pictures.empty())
       out += heading("What the monitor drew") + pictures;

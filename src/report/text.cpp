@@ -115,8 +115,8 @@ std::string render_text(const Page& page, int width) {
   for (const RunPart& run : page.runs) {
     const doctor::Observation& seen = run.seen;
     out += wrap_text(
-        fmt::format("{}: {} steps, {:.2f} samples/s, {:.2f} iterations/s, step {}, padding {:.1f} %, peak memory {}",
-                    run.name, seen.steps, seen.samples_per_second, seen.iterations_per_second,
+        fmt::format("{}: {} steps, {:.2f} samples/s, {:.2f} steps/s, step {}, padding {:.1f} %, peak tensor memory {}",
+                    run.name, seen.steps, seen.samples_per_second, seen.steps_per_second(),
                     format_seconds(seen.step_seconds), 100 * seen.padding_share,
                     format_bytes(static_cast<uint64_t>(seen.peak_bytes))),
         width);

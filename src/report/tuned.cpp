@@ -8,6 +8,7 @@
 #include "core/strings.h"
 #include "draw/escape.h"
 #include "report/parts/chart.h"
+#include "report/parts/table.h"
 #include "report/parts/wrap.h"
 
 namespace redline::report {
@@ -117,12 +118,12 @@ std::string changed_html(const measure::TuneCard& card) {
   if (ledger.time_to_loss)
     out += fmt::format(" To the reference's loss: {:.2f}× ({:.2f} to {:.2f}).", ledger.time_to_loss->ratio,
                        ledger.time_to_loss->interval.low, ledger.time_to_loss->interval.high);
-  out += "</p><div class=\"scroll\"><table><tr><th>setting</th><th>before</th><th>after</th></tr>";
+  HtmlTable table({{"setting", "switch"}, {"before", ""}, {"after", ""}});
   for (const measure::LedgerEntry& entry : ledger.entries)
     if (entry.in_best)
-      out += fmt::format("<tr><td class=\"switch\"><code>{}</code></td><td>{}</td><td>{}</td></tr>",
-                         draw::escape_html(entry.field), draw::escape_html(entry.from), draw::escape_html(entry.to));
-  return out + "</table></div>";
+      table.add({"<code>" + draw::escape_html(entry.field) + "</code>", draw::escape_html(entry.from),
+                 draw::escape_html(entry.to)});
+  return out + "</p>" + table.markup();
 }
 
 }  // namespace
@@ -168,16 +169,19 @@ std::string tuned_html(const measure::TuneCard& card) {
   std::string out = changed_html(card) + "<p>" + draw::escape_html(break_even_sentence(card)) + "</p><p>" +
                     draw::escape_html(memory_sentence(card)) + "</p>";
   if (const IntervalChart chart = ledger_chart(card.ledger); !chart.bars.empty()) out += draw_intervals(chart);
-  out +=
-      "<div class=\"scroll\"><table><tr><th>switch</th><th>claim of a guide</th><th>predicted</th><th>measured "
-      "here</th><th>a sample is worth</th><th>time to loss</th><th>verdict</th><th>kept</th></tr>";
+  const std::vector<Column> columns = {
+      {"switch", "switch"},       {"claim of a guide", ""}, {"predicted", "n"}, {"measured here", "n"},
+      {"a sample is worth", "n"}, {"time to loss", "n"},    {"verdict", "why"}, {"kept", ""}};
+  HtmlTable tried(columns), untried(columns);
   for (const LedgerLine& line : ledger_lines(card.ledger))
-    out += fmt::format(
-        "<tr><td class=\"switch\"><code>{}</code></td><td>{}</td><td class=\"n\">{}</td><td "
-        "class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"why\">{}</td><td>{}</td></tr>",
-        draw::escape_html(line.name), draw::escape_html(line.claim), line.predicted, line.measured, line.worth,
-        line.time_to_loss, draw::escape_html(line.verdict), line.in_best ? "yes" : "");
-  out += "</table></div>";
+    (line.measured.empty() ? untried : tried)
+        .add({"<code>" + draw::escape_html(line.name) + "</code>", draw::escape_html(line.claim), line.predicted,
+              line.measured, line.worth, line.time_to_loss, draw::escape_html(line.verdict),
+              line.in_best ? "yes" : ""});
+  if (!tried.empty()) out += tried.markup();
+  if (!untried.empty())
+    out += fmt::format("<details><summary>{} switches that were not tried</summary>", untried.size()) +
+           untried.markup() + "</details>";
   if (card.certificate) {
     out += fmt::format("<h2>Certificate: {}</h2><p>{}</p>", measure::certificate_kind_name(card.certificate->kind),
                        draw::escape_html(card.certificate->reason));

@@ -23,6 +23,8 @@ struct TaskEntry {
   // Names of weights that another project uses -> ours, for `redline convert`; no names where the list is not that
   // project's. May be empty: the reference project's names are ours.
   std::function<std::map<std::string, std::string>(const std::vector<std::string>& names)> from_reference_names{};
+  // What such a tensor, given its old name, is under the new one; may be empty.
+  std::function<torch::Tensor(const std::string& name, const torch::Tensor& tensor)> from_reference_order{};
   std::vector<GuideClaim> guide_claims{};  // docs/guides_claims.json has them row by row with their guide
   // Paths of the options that say how often the task's monitor looks and draws; empty when it has none.
   std::string monitor_option{}, monitor_plot_option{};

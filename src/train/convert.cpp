@@ -21,12 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEmaPrefix = "ema.";
 
-bool is_torch_file(const fs::path& path) {
-  const std::string extension = to_lower(path.extension().string());
-  return extension == ".nemo" || extension == ".ckpt" || extension == ".pt" || extension == ".pth" ||
-         extension == ".bin";
-}
-
 // Beside the target, where a file can be renamed into place; what a killed conversion left there goes with the next.
 OwnFolder scratch_beside(const fs::path& target) {
   return OwnFolder::temporary("convert", fs::absolute(target).parent_path());
@@ -168,6 +162,12 @@ void write_target(const ConvertRequest& request, const NamedTensors& tensors) {
 }
 
 }  // namespace
+
+bool is_torch_file(const fs::path& path) {
+  const std::string extension = to_lower(path.extension().string());
+  return extension == ".nemo" || extension == ".ckpt" || extension == ".pt" || extension == ".pth" ||
+         extension == ".bin";
+}
 
 std::string python_program() {
   std::string program = "python3";

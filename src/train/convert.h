@@ -44,6 +44,9 @@ struct ConvertReport {
   std::filesystem::path config_written;  // the YAML of a .nemo source, beside the target
 };
 
+// By its ending: .nemo, .ckpt, .pt, .pth or .bin.
+bool is_torch_file(const std::filesystem::path& path);
+
 // Throws CheckpointError, ConfigError or DeviceError; the target appears whole or not at all.
 ConvertReport convert_weights(const ConvertRequest& request);
 

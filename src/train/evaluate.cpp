@@ -8,33 +8,10 @@
 #include "device/autocast.h"
 #include "train/checkpoint/loading.h"
 #include "train/guards/precision_guard.h"
-#include "train/run/predictions_parquet.h"
 #include "train/step/batches.h"
 #include "train/weights.h"
 
 namespace redline::train {
-
-namespace {
-
-// Rows of one batch appended to what came before; batches whose other dimensions differ are padded with 0 to the
-// larger.
-torch::Tensor append_rows(const torch::Tensor& all, torch::Tensor more) {
-  if (!all.defined()) return more;
-  if (all.dim() != more.dim())
-    throw DataError("An output of predict() has another number of dimensions in another batch.");
-  torch::Tensor before = all;
-  for (int64_t dim = 1; dim < all.dim(); ++dim) {
-    const int64_t width = std::max(before.size(dim), more.size(dim));
-    for (torch::Tensor* tensor : {&before, &more}) {
-      std::vector<int64_t> padding(static_cast<size_t>(2 * (tensor->dim() - dim)), 0);
-      padding.back() = width - tensor->size(dim);
-      if (padding.back() > 0) *tensor = torch::constant_pad_nd(*tensor, padding);
-    }
-  }
-  return torch::cat({before, more});
-}
-
-}  // namespace
 
 ChosenWeights choose_weights(const std::filesystem::path& run, const std::string& which,
                              const ExpManagerConfig& config) {
@@ -119,7 +96,12 @@ ValidationResult evaluate(const Job& job, task::Task& task, const ChosenWeights&
                                : parse_count_or_share(job.trainer().limit_val_batches, "trainer.limit_val_batches");
   MemoryGuard memory;
   device::CopyStream stream(settings.device.str());
-  return validate(task, *loader, settings, memory, &stream);
+  ValidationResult result = validate(task, *loader, settings, memory, &stream);
+  if (on_test) return result;
+  for (const Job::NamedLoader& further : job.build_more_validation(task, {}))
+    for (const auto& [metric, value] : validate(task, *further.loader, settings, memory, &stream).metrics)
+      result.metrics[metric + "/" + further.name] = value;
+  return result;
 }
 
 Predictions predict(const Job& job, task::Task& task) {
@@ -128,7 +110,8 @@ Predictions predict(const Job& job, task::Task& task) {
   const torch::NoGradGuard no_grad;
   task.module().eval();
   device::CopyStream stream(job.device().str());
-  Predictions result;
+  PredictionRows result;
+  bool any = false;
   loader->seek(0, 0);
   while (const auto batch = loader->next()) {
     if (batch->sample_ids.empty()) continue;
@@ -136,28 +119,16 @@ Predictions predict(const Job& job, task::Task& task) {
     task::Context context(job.seed(), -1, /*training=*/false, rows.sample_ids);
     context.device = job.device();
     const device::AutocastScope precision(device::kind_of(job.device()), job.precision());
-    for (auto& [name, tensor] : task.predict(rows, context)) {
-      torch::Tensor host = tensor.detach().to(torch::kCPU);
-      if (host.dim() == 0 || host.size(0) != rows.size()) continue;  // not one row per sample
-      torch::Tensor& all = result.outputs[name];
-      all = append_rows(all, host.contiguous());
-    }
-    result.sample_ids.insert(result.sample_ids.end(), rows.sample_ids.begin(), rows.sample_ids.end());
+    std::vector<std::string> names;
+    for (const int64_t id : rows.sample_ids) names.push_back(loader->sample_name(id));
+    result.add(rows.sample_ids, names, task.predict(rows, context));
+    any = true;
   }
-  if (result.outputs.empty())
+  if (!any) throw DataError("There are no samples to predict on: none was left after the filters of the data set.");
+  Predictions predictions = result.finish();
+  if (predictions.outputs.empty())
     throw DataError(fmt::format("Task '{}' gave no output with one row per sample.", job.entry().name));
-  return result;
-}
-
-void write_predictions(const Predictions& predictions, const std::filesystem::path& path) {
-  if (path.extension() == ".parquet") {
-    write_predictions_parquet(predictions, path);
-    return;
-  }
-  NamedTensors tensors;
-  tensors.emplace_back("sample_ids", torch::tensor(predictions.sample_ids, torch::kInt64));
-  for (const auto& [name, tensor] : predictions.outputs) tensors.emplace_back(name, tensor.contiguous());
-  write_safetensors_atomic(path, tensors);
+  return predictions;
 }
 
 }  // namespace redline::train

@@ -10,6 +10,7 @@
 #include "train/job.h"
 #include "train/loop/loop_state.h"
 #include "train/loop/validation.h"
+#include "train/run/predictions.h"
 
 namespace redline::train {
 
@@ -36,15 +37,8 @@ std::unique_ptr<Job> read_run_job(const task::Registry& registry, const std::fil
 // with the run's own data and settings exactly the values that the run recorded at that checkpoint.
 ValidationResult evaluate(const Job& job, task::Task& task, const ChosenWeights& chosen);
 
-struct Predictions {
-  std::vector<int64_t> sample_ids;
-  std::map<std::string, torch::Tensor>
-      outputs;  // first dimension: samples in the order of the data; ragged ones padded with 0
-};
 // The task's predict() over validation_ds (point it at other data with overrides). Deterministic order, every sample
 // once.
 Predictions predict(const Job& job, task::Task& task);
-// Safetensors, or Parquet when the name ends in .parquet (one row per sample; tensors become lists).
-void write_predictions(const Predictions& predictions, const std::filesystem::path& path);
 
 }  // namespace redline::train

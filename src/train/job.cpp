@@ -49,6 +49,7 @@ void add_job_sections(config::Schema& schema, Holder& h) {
   schema.section("model.optim", h.optim);
   schema.section("model.train_ds", data::DatasetConfig::training_fields().component(), &h.train_ds);
   schema.section("model.validation_ds", h.validation_ds, /*optional=*/true);
+  schema.section("model.validation_ds", h.more_validation, /*optional=*/true);
   schema.section("model.test_ds", h.test_ds, /*optional=*/true);
 }
 
@@ -73,9 +74,10 @@ std::unique_ptr<Job> Job::read(const task::Registry& registry, const config::Req
     OptimConfig& optim;
     ExpManagerConfig& exp_manager;
     data::DatasetConfig &train_ds, &validation_ds, &test_ds;
+    MoreValidationConfig& more_validation;
     std::unique_ptr<task::TaskConfig>& task_config;
-  } view{job->root_,     job->trainer_,       job->optim_,   job->exp_manager_,
-         job->train_ds_, job->validation_ds_, job->test_ds_, job->task_config_};
+  } view{job->root_,          job->trainer_, job->optim_,           job->exp_manager_, job->train_ds_,
+         job->validation_ds_, job->test_ds_, job->more_validation_, job->task_config_};
   add_job_sections(job->schema_, view);
   const config::Node request = config::read_request(source, job->schema_);
   job->bound_ = config::bind(request, job->schema_);
@@ -131,7 +133,7 @@ torch::Device Job::device() const {
   const bool gpu = trainer_.accelerator == "gpu" || trainer_.accelerator == "cuda" ||
                    (trainer_.accelerator == "auto" && machine_.has_cuda);
   if (gpu && !machine_.has_cuda)
-    throw DeviceError("trainer.accelerator asks for a GPU, but LibTorch sees none; use accelerator: cpu or auto.");
+    throw ConfigError("trainer.accelerator asks for a GPU, but LibTorch sees none; use accelerator: cpu or auto.");
   if (!gpu) return torch::kCPU;
   int64_t index = machine_.ranks.local_rank;
   if (trainer_.gpu_ids) {
@@ -146,7 +148,7 @@ std::string Job::config_hash() const { return identity_text(resolved_.hash(unhas
 std::string Job::request_hash() const {
   std::vector<std::string> unhashed = unhashed_prefixes();
   for (const char* limit : {"trainer.max_steps", "trainer.max_epochs", "trainer.max_iters"}) unhashed.push_back(limit);
-  return hex64(bound_.hash(unhashed));
+  return hex64(bound_.hash(unhashed, config::FilesBy::Place));
 }
 
 void Job::set_intra_op_threads(int64_t threads) {
@@ -228,6 +230,32 @@ std::unique_ptr<data::Loader> Job::build_loader(const task::Task& task, Part par
   }
   needs.run_directory = run_directory;
   return data::build_loader(dataset, needs);
+}
+
+std::vector<Job::NamedLoader> Job::build_more_validation(const task::Task& task,
+                                                         const std::filesystem::path& run_directory) const {
+  const config::Node& also = more_validation_.also;
+  std::vector<NamedLoader> loaders;
+  if (also.is_null()) return loaders;
+  if (!also.is_map() || !validation_ds_.given())
+    throw ConfigError(
+        "model.validation_ds.also maps names to data beside the validation's own: also: {clean: clean.json}.");
+  if (machine_.ranks.world > 1)
+    throw ConfigError("model.validation_ds.also is measured by one process; leave it out with several ranks.");
+  for (const auto& [name, names] : also.entries()) {
+    if (name.empty() || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos)
+      throw ConfigError(fmt::format(
+          "model.validation_ds.also: '{}' becomes part of metric names; use lower-case letters, digits and _.",
+          printable(name)));
+    data::DatasetConfig dataset = validation_ds_;
+    dataset.manifest_filepath = dataset.path = config::Node();
+    dataset.synth.reset();
+    data::TaskNeeds needs = task_needs(task, Part::Validation);
+    (needs.kind->data_key() == "manifest_filepath" ? dataset.manifest_filepath : dataset.path) = names;
+    needs.run_directory = run_directory;
+    loaders.push_back({name, data::build_loader(dataset, needs)});
+  }
+  return loaders;
 }
 
 }  // namespace redline::train

@@ -69,6 +69,14 @@ class Job {
   std::unique_ptr<data::Loader> build_loader(const task::Task& task, Part part,
                                              const std::filesystem::path& run_directory) const;
 
+  // model.validation_ds.also, by name.
+  struct NamedLoader {
+    std::string name;
+    std::unique_ptr<data::Loader> loader;
+  };
+  std::vector<NamedLoader> build_more_validation(const task::Task& task,
+                                                 const std::filesystem::path& run_directory) const;
+
   // Training without a fixed share of its samples, and those by themselves as validation data.
   struct SplitLoaders {
     std::unique_ptr<data::Loader> train, held_out;
@@ -91,6 +99,7 @@ class Job {
   OptimConfig optim_;
   ExpManagerConfig exp_manager_;
   data::DatasetConfig train_ds_, validation_ds_, test_ds_;
+  MoreValidationConfig more_validation_;
   config::Schema schema_;
   config::Resolved bound_, resolved_;
   MachineFacts machine_;
@@ -110,6 +119,7 @@ struct SchemaHolder {
   OptimConfig optim;
   ExpManagerConfig exp_manager;
   data::DatasetConfig train_ds, validation_ds, test_ds;
+  MoreValidationConfig more_validation;
   config::Schema schema;
 };
 std::unique_ptr<SchemaHolder> job_schema(const task::TaskEntry& entry);

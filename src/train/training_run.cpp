@@ -18,6 +18,7 @@
 #include "train/job/summary.h"
 #include "train/loop/trainer.h"
 #include "train/ranks/ranks.h"
+#include "train/run/followers.h"
 #include "train/run/rescue.h"
 #include "train/run/run_observer.h"
 #include "train/run/run_place.h"
@@ -49,6 +50,33 @@ LoadedCheckpoint load_asked_checkpoint(const std::string& resume) {
   return loaded;
 }
 
+// Of the run itself, by name.
+LoadedCheckpoint load_named_checkpoint(const std::filesystem::path& run, const ExpManagerConfig& exp) {
+  const std::filesystem::path folder = run / "checkpoints";
+  const std::string word = exp.resume_word();
+  const std::string metric = exp.checkpoint_callback_params.monitor.value_or("val_loss");
+  std::error_code ignored;
+  const auto there =
+      std::filesystem::is_directory(folder, ignored) ? list_generations(folder, metric) : std::vector<GenerationInfo>();
+  if (there.empty())
+    throw CheckpointError(fmt::format("--resume {}: the run '{}' has no checkpoint; name the run with --run-dir.", word,
+                                      printable(run.string())));
+  if (word == "last") return load_checkpoint(folder);
+  if (word == "best") {
+    const auto best = best_generation(folder, metric, exp.checkpoint_callback_params.mode);
+    if (!best)
+      throw CheckpointError(fmt::format("--resume best: none of the run's checkpoints has the metric '{}'.", metric));
+    return CheckpointStore::load(best->path);
+  }
+  std::vector<std::string> steps;
+  for (const GenerationInfo& one : there) {
+    if (std::to_string(one.step) == word) return CheckpointStore::load(one.path);
+    steps.push_back(std::to_string(one.step));
+  }
+  throw CheckpointError(
+      fmt::format("--resume {}: the run has no checkpoint of that step; there are {}.", word, join(steps, ", ")));
+}
+
 [[noreturn]] void refuse_to_start_again(const std::filesystem::path& run, const Beginning& found) {
   const std::filesystem::path folder = run / "checkpoints";
   std::error_code ignored;
@@ -69,6 +97,10 @@ Beginning find_beginning(const ExpManagerConfig& exp, const RunPlace& place, con
           fmt::format("The run directory '{}' already holds checkpoints; choose another --run-dir, or continue with "
                       "--resume auto.",
                       printable(run.string())));
+    return found;
+  }
+  if (exp.resumes_by_name()) {
+    found.loaded = load_named_checkpoint(run, exp);
     return found;
   }
   if (!exp.resumes_by_itself()) {
@@ -189,7 +221,8 @@ void say_end(const FitResult& fit, int64_t started_at, const std::filesystem::pa
     return;
   }
   std::string validation;
-  for (const auto& [name, value] : fit.last_validation) validation += fmt::format(", {} {:.5g}", name, value);
+  for (const auto& [name, value] : fit.last_validation)
+    validation += fmt::format("{} {} {:.5g}", validation.empty() ? "; last validation:" : ",", name, value);
   log_info(fmt::format("Stopped after {} steps ({}); loss {:.5g}{}. Results in {}.", fit.steps, why, fit.last_loss,
                        validation, directory.string()));
 }
@@ -260,6 +293,12 @@ std::string how_to_continue(const ExpManagerConfig& exp, const std::filesystem::
   return fmt::format(", saved; to continue, run it again with --run-dir {} --resume auto", directory.string());
 }
 
+int64_t step_of(const measure::FieldList& fields) {
+  for (const auto& [name, value] : fields)
+    if (const auto* number = std::get_if<int64_t>(&value); name == "step" && number != nullptr) return *number;
+  return 0;
+}
+
 void say_continuing(const RunPlace& place, const std::optional<LoadedCheckpoint>& loaded) {
   if (!place.found()) return;
   const std::string where =
@@ -279,6 +318,7 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   std::unique_ptr<task::Task> task = build_within_limit(job);
   const auto train = job.build_loader(*task, Job::Part::Train, summary.directory);
   const auto validation = job.build_loader(*task, Job::Part::Validation, summary.directory);
+  const auto more_validation = job.build_more_validation(*task, summary.directory);
   make_loop_settings(job, *task, *train);  // refuses a job that cannot run
   stop_before_start();
   Beginning begin = find_beginning(exp, place, options);
@@ -293,7 +333,10 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   settings.plot_directory = (summary.directory / "plots").string();
   if (settings.device.is_cpu()) settings.process_bytes = available_bytes(job) + device::process_rss_bytes();
   device::CopyStream stream(settings.device.str());
-  Trainer trainer({*task, *train, validation.get(), nullptr, nullptr, &stream, agreement_of(ranks)}, settings);
+  LoopParts parts{*task, *train, validation.get(), nullptr, nullptr, &stream, agreement_of(ranks)};
+  for (const Job::NamedLoader& further : more_validation)
+    parts.more_validation.emplace_back(further.name, further.loader.get());
+  Trainer trainer(parts, settings);
   if (loaded) trainer.load(loaded->state);
 
   measure::RunWriter writer(summary.directory, /*resume=*/!exp.never_resumes(), metric_table(*task), place.keep());
@@ -301,13 +344,16 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   const bool checkpointed = place.existed() && !begin.abandons && ever_had_checkpoint(summary.directory);
   RunStateFile run_state(summary.directory, {job.request_hash(), checkpointed, ""});
   InPlaceFileOps ops(posix_file_ops(), writer.lock(), summary.directory);
+  Followers followers(exp, summary.directory, exp.name.value_or(job.root().name));
   std::unique_ptr<CheckpointStore> store;
   if (exp.create_checkpoint_callback)
     store = std::make_unique<CheckpointStore>(
         summary.directory / "checkpoints", exp.checkpoint_callback_params,
         [&](const std::string& kind, const measure::FieldList& fields) {
           writer.event(kind, fields);
-          if (kind == "checkpoint.saved") run_state.checkpointed();
+          if (kind != "checkpoint.saved") return;
+          run_state.checkpointed();
+          followers.saved(step_of(fields));
         },
         ops);
   if (loaded && store && begin.own) store->adopt(*loaded, begin.damaged);
@@ -328,6 +374,7 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
                                           job.trainer().accumulate_grad_batches))};
   RunObserver observer(writer, *task, watch);
   observer.watch(trainer.clock());
+  observer.tell(followers);
   observer.config(job.resolved().dump_yaml());
   trainer.attach(store.get(), &observer);
   const RanksInLoop together(ranks, trainer, writer);
@@ -350,6 +397,8 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   } catch (...) {
     observer.finish();
     rescue_if_moved();
+    writer.event("run.failed", {{"step", trainer.position().step}});
+    followers.ended(trainer.position().step, "failed");
     throw;
   }
   if (ranks != nullptr) ranks->done();
@@ -357,6 +406,7 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   rescue_if_moved();
   say_end(summary.fit, summary.started_at_step, summary.directory);
   writer.event("run.ended", {{"step", summary.fit.steps}, {"why", end_reason(summary.fit)}});
+  followers.ended(summary.fit.steps, end_reason(summary.fit));
   const measure::KeptWrites::Unwritten unwritten = measure::retry_kept_writes();
   summary.degraded = store != nullptr && store->degraded();
   if (summary.degraded)

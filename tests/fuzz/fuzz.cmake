@@ -15,7 +15,7 @@ set(FUZZ_COMMON -std=c++20 -g1 -O2 -fno-omit-frame-pointer -Wall -Wextra -Werror
 if(REDLINE_HAS_V3)
   list(APPEND FUZZ_COMMON -march=x86-64-v3)
 endif()
-foreach(library redline_fmt redline_rapidjson redline_sha256 redline_arrow redline_flac redline_turbojpeg PNG::PNG nlohmann_json::nlohmann_json yaml-cpp)
+foreach(library redline_fmt redline_rapidjson redline_sha256 redline_arrow redline_flac redline_sndfile redline_turbojpeg PNG::PNG nlohmann_json::nlohmann_json yaml-cpp)
   get_target_property(directories ${library} INTERFACE_INCLUDE_DIRECTORIES)
   foreach(directory ${directories})
     if(IS_DIRECTORY "${directory}" AND NOT directory STREQUAL "/usr/include")
@@ -55,7 +55,7 @@ function(fuzz_batches KIND NAME SIZE)
 endfunction()
 
 set(FUZZ_LINK ${CRYPTO_ARCHIVE} -Wl,--exclude-libs,libcrypto.a ${REDLINE_LIBARROW} ${REDLINE_LIBPARQUET}
-  "-Wl,-rpath,${REDLINE_SITE}/pyarrow" ${FLAC_LIBRARY} ${TURBOJPEG_LIBRARY} ${PNG_LIBRARIES} -lyaml-cpp -lz -lpthread -ldl)
+  "-Wl,-rpath,${REDLINE_SITE}/pyarrow" ${FLAC_LIBRARY} ${SNDFILE_LIBRARY} ${TURBOJPEG_LIBRARY} ${PNG_LIBRARIES} -lyaml-cpp -lz -lpthread -ldl)
 
 # fuzz_program(NAME FLAGS...): the program of all targets, compiled with the flags.
 function(fuzz_program PROGRAM)

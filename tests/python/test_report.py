@@ -54,6 +54,60 @@ CHECK = """({
 })"""
 
 
+# What a reader could not see: elements wider than the page, text that its box cuts, letters outside their drawing.
+OVERFLOW = """(() => {
+  const found = [], page = document.documentElement.clientWidth;
+  const scrolls = e => { for (; e; e = e.parentElement) { const o = getComputedStyle(e).overflowX; if (o === 'auto' || o === 'scroll') return true } return false };
+  for (const e of document.querySelectorAll('main *')) {
+    const box = e.getBoundingClientRect();
+    if (box.width === 0 || scrolls(e)) continue;
+    if (box.right > page + 1 || box.left < -1) found.push('wide ' + e.tagName + '.' + (e.className.baseVal ?? e.className) + ' ' + Math.round(box.right));
+    const hides = getComputedStyle(e).overflowX === 'hidden' || getComputedStyle(e).overflowY === 'hidden';
+    if (hides && e.textContent.trim() && !(e instanceof SVGElement) && (e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 1)) found.push('cut ' + e.tagName + ' ' + e.textContent.slice(0, 40));
+  }
+  for (const svg of document.querySelectorAll('svg')) {
+    const frame = svg.getBoundingClientRect();
+    if (frame.width === 0) continue;
+    for (const text of svg.querySelectorAll('text')) {
+      const box = text.getBoundingClientRect();
+      if (box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 2 || box.top < frame.top - 1) found.push('letters ' + text.textContent + ' in ' + svg.getAttribute('aria-label'));
+    }
+  }
+  return found;
+})()"""
+
+
+@pytest.mark.parametrize("names", [["base"], ["tuned"], ["base", "tuned"], ["base", "slower", "noisy"]], ids="+".join)
+@pytest.mark.parametrize("width", [390, 1280, 2560])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_nothing_is_cut_at_any_width(runs, browser, tmp_path, names, width, dark):
+    page = tmp_path / "report.html"
+    assert redline("report", *(runs[name] for name in names), "--html", page).returncode == 0
+    browser.open(page, width=width, height=900, dark=dark, phone=width == 390)
+    for axis in ("step", "samples", "time"):
+        browser.evaluate(f"document.getElementById('axis-{axis}').click()")
+        shown = browser.evaluate("[...document.querySelectorAll('.axes > .grid2')].filter(e => e.getBoundingClientRect().height > 0).map(e => e.className)")
+        assert shown == [f"grid2 by-{axis}"], "one click changes the axis of all curves"
+        assert browser.evaluate(OVERFLOW) == []
+    for details in ("true", "false"):
+        browser.evaluate(f"document.querySelectorAll('details').forEach(e => e.open = {details})")
+        assert browser.evaluate(OVERFLOW) == []
+    assert browser.evaluate("document.querySelectorAll('.tile').length") >= 6 * len(names)
+    assert browser.evaluate("document.querySelectorAll('svg rect.h title').length") > 100, "pointing at a column shows its values"
+    cards = browser.evaluate("[...document.querySelectorAll('td')].filter(e => getComputedStyle(e).display === 'block').length")
+    assert (cards > 0) == (width == 390)
+
+
+def test_the_overflow_check_sees_what_it_should(runs, browser, tmp_path):
+    page = tmp_path / "report.html"
+    assert redline("report", runs["base"], "--html", page).returncode == 0
+    planted = "<p style='white-space:nowrap'>" + "wide " * 400 + "</p><div style='overflow:hidden;width:4em;height:1em;white-space:nowrap'>" + "cut " * 9 + "</div>"
+    page.write_text(page.read_text().replace("<main>", "<main>" + planted))
+    browser.open(page)
+    found = browser.evaluate(OVERFLOW)
+    assert any(line.startswith("wide P") for line in found) and any(line.startswith("cut DIV") for line in found)
+
+
 @pytest.mark.parametrize("names", [["base"], ["tuned"], ["base", "tuned"]], ids="+".join)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
@@ -81,7 +135,7 @@ def test_nothing_is_loaded_or_run(runs, tmp_path, browser):
     # A control: the browser does report what the policy refuses.
     page.write_text(text.replace("<main>", "<main><script>document.title = 'run'</script><img src='http://127.0.0.1:9/x.png'>"))
     browser.open(page)
-    assert len(browser.complaints()) >= 2 and browser.evaluate("document.title") == "redline report"
+    assert len(browser.complaints()) >= 2 and browser.evaluate("document.title") == "base · redline"
 
 
 def test_a_long_run_stays_small_and_draws_fast(runs, tmp_path, browser):

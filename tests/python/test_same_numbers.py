@@ -12,7 +12,7 @@ from test_chaos import JOB
 
 REDLINE = os.path.abspath(os.environ.get("REDLINE", "build/redline"))
 WARM_UP = ["model.kl_schedule.kind=linear", "model.kl_schedule.warm_up_steps=100"]
-TIMES = {"samples_per_second", "iterations_per_second", "step_seconds", "data_wait_share", "cores_used", "memory_live_bytes", "memory_peak_bytes", "rss_bytes",
+TIMES = {"samples_per_second", "steps_per_second", "wall_time", "step_seconds", "data_wait_share", "cores_used", "memory_live_bytes", "memory_peak_bytes", "rss_bytes",
          "cache_hit_share", "flops_share", "checkpoint_seconds", "step_time_drift", "validation_seconds", "bad_samples", "read_share", "decode_share",
          "transform_share", "collate_share"}
 

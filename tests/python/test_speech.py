@@ -67,7 +67,7 @@ def test_nemos_file_is_recognised_and_read_without_a_warning(clips):
 
 
 @pytest.mark.parametrize("key,value", [
-    ("model.train_ds.trim_silence", "true"), ("model.train_ds.use_start_end_token", "true"), ("exp_manager.create_wandb_logger", "true"),
+    ("model.train_ds.trim_silence", "true"), ("model.train_ds.use_start_end_token", "true"),
     ("model.preprocessor.frame_splicing", "2"), ("model.encoder.subsampling", "striding"), ("model.encoder.self_attention_model", "abs_pos"),
     ("model.encoder.untie_biases", "false"), ("model.encoder.conv_norm_type", "layer_norm"), ("model.spec_augment.freq_masks", "2"),
     ("model.encoder.reduction", "pooling"), ("model.encoder.n_heads", "7"), ("model.preprocessor.pad_to", "4")])

@@ -42,12 +42,12 @@ def run(home):
     (["trainer.max_stesp=3"], 2, "max_steps"),
     (["trainer.precision=7"], 2, "bf16-mixed"),
     (["model.optim.sched.name=sine"], 2, "must be one of constant"),
-    (["load_from=nothing.safetensors"], 4, "no weights at nothing.safetensors"),
+    (["load_from=nothing.safetensors"], 4, "nothing.safetensors"),
     (["--resume", "nothing"], 4, "no checkpoint at 'nothing'"),
     (["--trace", "steps=9..3"], 2, "steps=FIRST..LAST"),
     (["trainer.max_time=soon"], 2, "such as 4h"),
     (["trainer.memory_limit=lots"], 2, "such as 8GiB"),
-    (["trainer.accelerator=gpu"], 1, "sees none"),
+    (["trainer.accelerator=gpu"], 2, "sees none"),
     (["model.train_ds.batch_size=0"], 2, "batch_size"),
 ])
 def test_a_job_that_cannot_run_gets_one_sentence_and_leaves_nothing(home, words, code, said):

@@ -36,7 +36,8 @@ OpenedData open_manifests(const DatasetConfig& config) {
                         " parts but manifest_filepath has " + std::to_string(manifests.size()) + ".");
     }
     for (size_t p = 0; p < manifests.size(); ++p)
-      parts.push_back(std::make_shared<TarredSource>(as_paths(manifests[p]), as_paths(tars[p]), audio_request(config)));
+      parts.push_back(std::make_shared<TarredSource>(as_paths(manifests[p]), as_paths(tars[p]), audio_request(config),
+                                                     config.max_missing_fraction));
   } else {
     const ManifestOptions options{audio_request(config), config.allow_absolute.value(), config.data_root};
     for (const auto& names : manifests) parts.push_back(std::make_shared<ManifestSource>(as_paths(names), options));

@@ -129,6 +129,7 @@ double ManifestSource::measure_one(const Place& at) const {
   std::vector<std::byte>& head = thread_bytes();
   head.resize(std::min(kHeadBytes, file->size()));
   if (!file->read_at(0, head)) return std::numeric_limits<double>::quiet_NaN();
+  if (length_needs_whole_file(head) && !file->read_all(head)) return std::numeric_limits<double>::quiet_NaN();
   return measure_clip(head, file->size(), manifest.offset(at.entry));
 }
 

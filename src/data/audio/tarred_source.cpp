@@ -12,7 +12,7 @@ namespace redline::data {
 
 namespace {
 
-constexpr uint64_t kProbeBytes = 64 << 10;
+constexpr uint64_t kProbeBytes = 64 << 10, kMostWhole = uint64_t{1} << 31;
 
 // "dir/clip.v2-sub3.wav" -> "clip.v2": base name without extension and "-sub<n>".
 std::string stem_of(std::string_view name) {
@@ -65,7 +65,8 @@ struct MemberTable {
 }  // namespace
 
 TarredSource::TarredSource(const std::vector<std::filesystem::path>& manifests,
-                           const std::vector<std::filesystem::path>& tars, const AudioRequest& audio)
+                           const std::vector<std::filesystem::path>& tars, const AudioRequest& audio,
+                           double max_missing_fraction)
     : audio_(audio), tars_(tars) {
   const MemberTable table(tars_);
   fingerprint_ = mix_key(hash64(audio_fingerprint(audio_)), tars_.fingerprint());
@@ -88,14 +89,21 @@ TarredSource::TarredSource(const std::vector<std::filesystem::path>& manifests,
                     std::to_string(tars_.size()) +
                     " tars: do manifest_filepath and tarred_audio_filepaths belong together?");
   }
-  if (num_without_member_ > 0) {
-    log_info(std::to_string(num_without_member_) +
-             " manifest entries are not in the tars that were listed; they are left out.");
-  }
+  const int64_t entries = num_without_member_ + static_cast<int64_t>(clips_.size());
+  const double share = static_cast<double>(num_without_member_) / static_cast<double>(entries);
+  const std::string found = std::to_string(num_without_member_) + " of " + std::to_string(entries) +
+                            " manifest entries (" + format_double(std::round(1000.0 * share) / 10.0) +
+                            " %) are not in the " + std::to_string(tars_.size()) + " tars that were listed";
+  if (share > max_missing_fraction)
+    throw DataError(found + ". List the tars that hold them in tarred_audio_filepaths, or allow it with " +
+                    "max_missing_fraction=" + format_double(std::ceil(100.0 * share) / 100.0) + ".");
+  if (num_without_member_ > 0) log_warning(found + "; they are left out.");
   const auto measured = measure_all(unknown.size(), [&](size_t i) {
     const Clip& clip = clips_[unknown[i]];
     std::vector<std::byte>& head = thread_bytes();
     if (!tars_.read(clip.tar, clip.member, head, kProbeBytes).empty()) return std::numeric_limits<double>::quiet_NaN();
+    if (length_needs_whole_file(head) && !tars_.read(clip.tar, clip.member, head, kMostWhole).empty())
+      return std::numeric_limits<double>::quiet_NaN();
     return measure_clip(head, tars_.index(clip.tar).member(clip.member).size, clip.offset);
   });
   for (size_t i = 0; i < unknown.size(); ++i) clips_[unknown[i]].duration = measured[i];

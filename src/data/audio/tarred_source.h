@@ -13,10 +13,10 @@ namespace redline::data {
 
 class TarredSource : public Source {
  public:
-  // Throws DataError when a file is missing or damaged, or when no entry has a member. Entries without one are left out
-  // and counted, as NeMo does (a subset of the tars may be listed).
+  // Throws DataError when a file is missing or damaged, or when more entries than `max_missing_fraction` have no
+  // member. Fewer are left out and counted, as NeMo does (a subset of the tars may be listed).
   TarredSource(const std::vector<std::filesystem::path>& manifests, const std::vector<std::filesystem::path>& tars,
-               const AudioRequest& audio);
+               const AudioRequest& audio, double max_missing_fraction = 1.0);
 
   int64_t size() const override { return static_cast<int64_t>(clips_.size()); }
   ReadResult read(int64_t index, measure::StageClock::Slot& slot) const override;

@@ -58,22 +58,17 @@ bool begins_with_notes(std::span<const std::byte> head, uint64_t file_bytes) {
   return head.size() >= 3 && std::memcmp(head.data(), "ID3", 3) == 0 && !codecs::looks_like_flac(head);
 }
 
-// One sentence for files that are neither WAV nor FLAC.
+// One sentence for files that no decoder here reads.
 Refusal refuse_unknown(std::span<const std::byte> bytes) {
   if (bytes.empty()) return {"it has 0 bytes"};
   const char* what = "is in an unknown format";
   const auto starts = [&](const char* magic, size_t at = 0) {
     return bytes.size() >= at + std::strlen(magic) && std::memcmp(bytes.data() + at, magic, std::strlen(magic)) == 0;
   };
-  if (starts("OggS")) what = "is an Ogg file";
-  if (starts("ID3") ||
-      (bytes.size() > 2 && bytes[0] == std::byte{0xFF} && (bytes[1] & std::byte{0xE0}) == std::byte{0xE0}))
-    what = "is an MP3 file";
   if (starts("ftyp", 4)) what = "is an MP4/M4A file";
-  if (starts(".snd")) what = "is an AU file";
-  if (starts("FORM")) what = "is an AIFF file";
+  if (starts("FORM")) what = "is an IFF file without AIFF audio";
   if (starts("RIFF") || starts("RF64")) what = "is a RIFF file without audio";
-  return {"it " + std::string(what) + "; allowed formats are WAV and FLAC"};
+  return {"it " + std::string(what) + "; allowed formats are WAV, FLAC, MP3, Ogg (Vorbis, Opus, FLAC), AIFF and AU"};
 }
 
 }  // namespace
@@ -181,10 +176,16 @@ AudioInfoResult probe_audio(std::span<const std::byte> head, uint64_t file_bytes
     result = codecs::probe_wav(head, file_bytes);
   else if (codecs::looks_like_flac(head))
     result = codecs::probe_flac(head, file_bytes);
+  else if (codecs::looks_like_sndfile(head))
+    result = codecs::probe_sndfile(head, file_bytes);
   else
     result = refuse_unknown(head);
   if (auto* refusal = std::get_if<Refusal>(&result)) return BadSample{name, std::move(refusal->reason)};
   return std::get<AudioInfo>(result);
+}
+
+bool length_needs_whole_file(std::span<const std::byte> head) {
+  return !codecs::looks_like_wav(head) && !codecs::looks_like_flac(head) && codecs::looks_like_sndfile(head);
 }
 
 AudioResult decode_audio(const AudioInput& input, const std::string& name, const AudioRequest& request) {
@@ -219,6 +220,8 @@ AudioResult decode_audio(const AudioInput& input, const std::string& name, const
     result = codecs::decode_wav(input, head, request, allocate);
   else if (codecs::looks_like_flac(head))
     result = codecs::decode_flac(input, head, request, allocate);
+  else if (codecs::looks_like_sndfile(head))
+    result = codecs::decode_sndfile(input, request, allocate);
   else
     result = refuse_unknown(head);
   if (auto* refusal = std::get_if<Refusal>(&result)) return BadSample{name, std::move(refusal->reason)};

@@ -1,7 +1,8 @@
-// Decodes WAV and FLAC, from memory or from a file, into float audio: cut, mixed down and resampled in one call.
-// Everything a file can get wrong comes back as a BadSample with one sentence; nothing is allocated from a header's
-// word alone, and what is decoded and resampled is charged to the sample first (data/workers/item_memory.h). Threads:
-// all functions may be called from any thread; the FLAC decoder object and scratch memory are per thread.
+// Decodes WAV and FLAC, and through libsndfile MP3, Ogg, AIFF and AU, from memory or from a file, into float audio:
+// cut, mixed down and resampled in one call. Everything a file can get wrong comes back as a BadSample with one
+// sentence; nothing is allocated from a header's word alone, and what is decoded and resampled is charged to the sample
+// first (data/workers/item_memory.h). Threads: all functions may be called from any thread; the FLAC decoder object and
+// scratch memory are per thread.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@
 
 namespace redline::data {
 
-enum class AudioFormat : uint8_t { Wav, Flac };
+enum class AudioFormat : uint8_t { Wav, Flac, Other };
 
 struct AudioInfo {
   AudioFormat format = AudioFormat::Wav;
@@ -70,5 +71,7 @@ AudioResult decode_audio(const AudioInput& input, const std::string& name, const
 
 // Headers only: `head` is the start of the file (64 KiB is plenty) and `file_bytes` its whole size.
 AudioInfoResult probe_audio(std::span<const std::byte> head, uint64_t file_bytes, const std::string& name);
+// Its head does not tell how long it is: probe_audio needs all of it (MP3, Ogg).
+bool length_needs_whole_file(std::span<const std::byte> head);
 
 }  // namespace redline::data

@@ -1,4 +1,4 @@
-// What the WAV and FLAC decoders share with audio.cpp: which frames to read and where they go. Not for use outside
+// What the decoders share with audio.cpp: which frames to read and where they go. Not for use outside
 // codecs/.
 #pragma once
 
@@ -49,8 +49,12 @@ uint64_t frames_bytes(const AudioInfo& info, const AudioRequest& request, int64_
 
 bool looks_like_wav(std::span<const std::byte> bytes);
 bool looks_like_flac(std::span<const std::byte> bytes);
+bool looks_like_sndfile(std::span<const std::byte> bytes);  // asked after the two others
 std::variant<AudioInfo, Refusal> probe_wav(std::span<const std::byte> head, uint64_t file_bytes);
 std::variant<AudioInfo, Refusal> probe_flac(std::span<const std::byte> head, uint64_t file_bytes);
+std::variant<AudioInfo, Refusal> probe_sndfile(std::span<const std::byte> head, uint64_t file_bytes);
+std::variant<DecodedAudio, Refusal> decode_sndfile(const AudioInput& input, const AudioRequest& request,
+                                                   const AllocatePlanes& allocate);
 // `head` is the beginning of the input, all of it when it is in memory.
 std::variant<DecodedAudio, Refusal> decode_wav(const AudioInput& input, std::span<const std::byte> head,
                                                const AudioRequest& request, const AllocatePlanes& allocate);

@@ -249,8 +249,7 @@ TEST(BadAudio, EachKindHasItsSentence) {
   const auto samples = tone(8000);
   const std::string wav = encode_wav(samples, 16000), flac = encode_flac(samples, 16000);
   EXPECT_EQ(refusal(""), "it has 0 bytes");
-  EXPECT_NE(refusal("hello, I am a text").find("allowed formats are WAV and FLAC"), std::string::npos);
-  EXPECT_NE(refusal("OggS...............").find("Ogg"), std::string::npos);
+  EXPECT_NE(refusal("hello, I am a text").find("allowed formats are WAV, FLAC, MP3, Ogg"), std::string::npos);
   EXPECT_NE(refusal(wav.substr(0, wav.size() / 2)).find("truncated"), std::string::npos);
   EXPECT_NE(refusal(flac.substr(0, flac.size() / 2)).find("truncated"), std::string::npos);
   EXPECT_NE(refusal(wav.substr(0, 20)).find("truncated"), std::string::npos);

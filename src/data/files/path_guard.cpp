@@ -179,7 +179,9 @@ OpenResult PathGuard::open_relative(const std::string& name) const {
   if (code == EXDEV || code == ENOSYS || code == EPERM || code == EAGAIN || code == EINVAL) {
     return open_checked((root_ / below_root).string(), /*must_be_inside=*/true);
   }
-  return failure_of_errno(code, name);
+  OpenFailure failure = failure_of_errno(code, name);
+  if (failure.problem == OpenProblem::Missing) failure.reason += " in '" + base_.string() + "'";
+  return failure;
 }
 
 OpenResult PathGuard::open_checked(const std::string& path, bool must_be_inside) const {
@@ -208,7 +210,11 @@ DataFile open_user_file(const std::filesystem::path& path) {
   OpenResult result =
       fd.get() < 0 ? OpenResult(failure_of_errno(errno, path.string())) : accept_regular(fd, path.string());
   if (auto* failure = std::get_if<OpenFailure>(&result)) {
-    throw DataError("A data file cannot be read: " + failure->reason + ".");
+    std::error_code failed;
+    const auto folder = std::filesystem::absolute(path, failed).lexically_normal().parent_path();
+    const bool missing = failure->problem == OpenProblem::Missing && !path.is_absolute() && !failed;
+    throw DataError("A data file cannot be read: " + failure->reason +
+                    (missing ? " (looked for in '" + folder.string() + "')." : "."));
   }
   return std::move(std::get<DataFile>(result));
 }

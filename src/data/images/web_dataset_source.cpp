@@ -16,7 +16,8 @@ namespace {
 constexpr uint64_t kWebHeadBytes = 64 << 10, kWebMetaBytes = 1 << 20;
 
 bool is_payload(WebKind kind, std::string_view extension) {
-  constexpr std::array<std::string_view, 2> kAudio{"wav", "flac"};
+  constexpr std::array<std::string_view, 10> kAudio{"wav",  "flac", "mp3",  "ogg",  "oga",
+                                                    "opus", "aif",  "aiff", "aifc", "au"};
   constexpr std::array<std::string_view, 3> kImages{"jpg", "jpeg", "png"};
   // "left.wav" of "a.left.wav" counts by its last part.
   if (const size_t dot = extension.rfind('.'); dot != std::string_view::npos) extension.remove_prefix(dot + 1);
@@ -60,7 +61,7 @@ WebDatasetSource::WebDatasetSource(const std::vector<std::filesystem::path>& tar
         ++without;
     }
   }
-  const char* wanted = kind == WebKind::Audio ? "wav or flac" : "jpg, jpeg or png";
+  const char* wanted = kind == WebKind::Audio ? "wav, flac, mp3, ogg, opus or aiff" : "jpg, jpeg or png";
   if (items_.empty()) {
     throw DataError("The tars hold no " + std::string(wanted) + " member (found: " + printable(found) +
                     "); first tar: " + (tars.empty() ? "none" : printable(tars[0].string())) + ".");
@@ -134,7 +135,10 @@ double WebDatasetSource::measure(const Item& item) const {
   }
   std::vector<std::byte>& head = thread_bytes();
   if (!tars_.read(item.tar, item.payload, head, kWebHeadBytes).empty()) return std::numeric_limits<double>::quiet_NaN();
-  return measure_clip(head, tars_.index(item.tar).member(item.payload).size, 0.0);
+  const uint64_t size = tars_.index(item.tar).member(item.payload).size;
+  if (length_needs_whole_file(head) && !tars_.read(item.tar, item.payload, head, size).empty())
+    return std::numeric_limits<double>::quiet_NaN();
+  return measure_clip(head, size, 0.0);
 }
 
 double WebDatasetSource::length(int64_t index) const {

@@ -151,8 +151,9 @@ std::unique_ptr<parquet::ColumnChunkMetaData> chunk_of(const ParquetFiles::File&
 }
 
 [[noreturn]] void refuse_file(const fs::path& path, const std::string& reason) {
-  throw DataError("The Parquet file '" + path.string() + "' cannot be used: " + reason +
-                  ". Write it again or leave it out.");
+  const bool dotted = ends_with(reason, ".");
+  throw DataError("The Parquet file '" + path.string() + "' cannot be used: " + reason + (dotted ? "" : ".") +
+                  " Write it again or leave it out.");
 }
 
 }  // namespace

@@ -1,3 +1,7 @@
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/strings.h"
 #include "data/files/open_parts.h"
 #include "data/kinds.h"
 #include "data/parquet/parquet_source.h"
@@ -17,6 +21,7 @@ std::shared_ptr<Source> open_parquet(const DatasetConfig& config, const std::str
 
 class TableKind : public StoredKind {
  public:
+  explicit TableKind(std::string column = {}) : column_(std::move(column)) {}
   std::string name() const override { return "parquet"; }
   std::string synth_name() const override { return "sequences"; }
 
@@ -32,7 +37,13 @@ class TableKind : public StoredKind {
   }
 
  protected:
-  void refuse_foreign_keys(const DatasetConfig& config) const override { refuse_audio_keys(config); }
+  void refuse_foreign_keys(const DatasetConfig& config) const override {
+    refuse_audio_keys(config);
+    const auto& read = config.columns;
+    if (!column_.empty() && !read.empty() && std::find(read.begin(), read.end(), column_) == read.end())
+      throw ConfigError("columns is [" + join(read, ", ") + "], but the model reads column '" + column_ +
+                        "': set model.column to the one that holds the sequences, and leave columns out.");
+  }
 
   OpenedData open_files(const DatasetConfig& config) const override {
     std::vector<std::shared_ptr<Source>> parts;
@@ -43,13 +54,13 @@ class TableKind : public StoredKind {
     }
     return join_parts(std::move(parts));
   }
+
+ private:
+  std::string column_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Kind> table_kind() {
-  static const auto kind = std::make_shared<const TableKind>();
-  return kind;
-}
+std::shared_ptr<const Kind> table_kind(const std::string& column) { return std::make_shared<const TableKind>(column); }
 
 }  // namespace redline::data

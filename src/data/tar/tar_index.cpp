@@ -29,6 +29,29 @@ struct IndexHead {
                   ". It may be cut off or damaged; make or fetch it again.");
 }
 
+// What a file that is no tar may be instead; tars are read at any place, which a compressed one has not.
+void refuse_compressed(const TarIndex::ReadAt& read_at, uint64_t tar_bytes, const std::string& tar_name) {
+  struct Magic {
+    std::string_view bytes;
+    const char *name, *unpack;
+  };
+  constexpr std::array<Magic, 4> kMagics{{{{"\x1F\x8B", 2}, "gzip", "gunzip"},
+                                          {{"\x28\xB5\x2F\xFD", 4}, "zstd", "unzstd"},
+                                          {{"\xFD"
+                                            "7zXZ",
+                                            5},
+                                           "xz",
+                                           "unxz"},
+                                          {{"BZh", 3}, "bzip2", "bunzip2"}}};
+  std::array<std::byte, 8> head{};
+  if (tar_bytes < head.size() || !read_at(0, head)) return;
+  for (const Magic& magic : kMagics)
+    if (std::memcmp(head.data(), magic.bytes.data(), magic.bytes.size()) == 0)
+      throw DataError("The tar '" + tar_name + "' is compressed with " + magic.name +
+                      "; samples are read at any place of a tar, so unpack it first: " + magic.unpack + " '" +
+                      tar_name + "'.");
+}
+
 // Walks the headers of a tar. `pending` holds what pax and GNU headers say about the next member.
 class TarScan {
  public:
@@ -92,6 +115,7 @@ std::filesystem::path index_path(const std::filesystem::path& tar_path) { return
 }  // namespace
 
 TarIndex TarIndex::scan(const ReadAt& read_at, uint64_t tar_bytes, const std::string& tar_name) {
+  refuse_compressed(read_at, tar_bytes, tar_name);
   TarIndex index;
   TarScan walk(read_at, tar_bytes, tar_name);
   std::string name;

@@ -110,6 +110,11 @@ Position OrderedLoader::position() const {
   return {planner_->settings().seed, plan_->epoch, steps_done_, planner_->hash()};
 }
 
+std::string OrderedLoader::sample_name(int64_t id) const {
+  const Source& source = runner_->parts().chain->source();
+  return id >= 0 && id < source.size() ? source.name(id) : std::string();
+}
+
 LoaderStats OrderedLoader::stats() const {
   LoaderStats stats;
   stats.stages = clock_.totals();

@@ -22,6 +22,7 @@ class OrderedLoader : public Loader {
   int64_t steps_per_epoch() const override { return plan_->num_steps(); }
   LoaderStats stats() const override;
   FilterReport filtered() const override { return planner_->filtered(); }
+  std::string sample_name(int64_t id) const override;
 
  private:
   void enter_epoch(int64_t epoch);

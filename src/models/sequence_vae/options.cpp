@@ -142,6 +142,11 @@ void add_model_rows(config::Table<Options>& t) {
   t.add("n_decoder_layers", &Options::n_decoder_layers, "Decoder layers.").at_least(1).effect(Effect::Model);
   t.add("dropout", &Options::dropout, "Dropout of embeddings, attention weights, feed-forward and residual branches.")
       .range(0.0, 0.99);
+  t.add("gradient_checkpointing", &Options::gradient_checkpointing,
+        "Keep of a Transformer layer only its input and compute it again in backward: less memory for about a third "
+        "more time, and the same numbers.")
+      .effect(Effect::Nothing)
+      .alias(".gradient_checkpointing");
   t.add("activation", &Options::activation, "Of the feed-forward blocks.")
       .choices({"gelu", "relu"})
       .effect(Effect::Model);

@@ -60,6 +60,7 @@ struct Options {
   int64_t d_model = 256, n_heads = 8, d_ff = 1024;
   int64_t n_encoder_layers = 4, n_decoder_layers = 4;
   double dropout = 0.1;
+  bool gradient_checkpointing = false;
   std::string activation = "gelu";
   bool norm_first = true;
   std::string positions = "sinusoidal";  // sinusoidal, learned

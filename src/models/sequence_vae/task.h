@@ -35,7 +35,7 @@ class SequenceVaeTask : public task::Task {
   task::Batch worst_case_batch(int64_t batch_size) const override;
   data::CollateSpec collate() const override;
   std::shared_ptr<data::SampleTransform> sample_transform() const override;
-  std::shared_ptr<const data::Kind> kind() const override { return data::table_kind(); }
+  std::shared_ptr<const data::Kind> kind() const override { return data::table_kind(options_.column); }
   std::unique_ptr<task::Monitor> monitor() override;
   void begin_attempt() override;
   std::vector<double> step_sums() const override;

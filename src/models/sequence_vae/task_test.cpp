@@ -156,6 +156,22 @@ TEST(SequenceVaeTask, GradientsMatchFiniteDifferencesInDoublePrecision) {
   }
 }
 
+TEST(SequenceVaeTask, ComputedAgainInBackwardGivesTheSameNumbers) {
+  for (Options o : variants()) {
+    if (o.architecture != "transformer") continue;
+    o.n_encoder_layers = o.n_decoder_layers = 3;
+    const task::Batch batch = batch_of(o, {4, 7, 2}, {1, 2, 3});
+    SequenceVaeTask kept(o, 2);
+    o.gradient_checkpointing = true;
+    SequenceVaeTask again(o, 2);
+    const StepResult a = run(kept, batch), b = run(again, batch);
+    EXPECT_EQ(a.loss, b.loss);
+    ASSERT_EQ(a.gradients.size(), b.gradients.size());
+    for (const auto& [name, gradient] : a.gradients)
+      EXPECT_TRUE(torch::equal(gradient, b.gradients.at(name))) << name << " " << o.input << " " << o.norm_first;
+  }
+}
+
 TEST(SequenceVaeTask, PoolingTheLastStepEqualsComputingAllOfThem) {
   // The same weights with a second, never-read position stream: forward_last must equal the full layer's last row.
   const Options o = tiny_task("transformer");

@@ -16,8 +16,13 @@ namespace {
 constexpr double kLogTwoPi = 1.8378770664093454836;
 
 LayerOptions layer_options(const Options& o) {
-  return {o.d_model,   o.n_heads, o.d_ff, o.dropout, o.activation == "relu" ? Activation::Relu : Activation::Gelu,
-          o.norm_first};
+  return {o.d_model,
+          o.n_heads,
+          o.d_ff,
+          o.dropout,
+          o.activation == "relu" ? Activation::Relu : Activation::Gelu,
+          o.norm_first,
+          o.gradient_checkpointing};
 }
 
 // Embedding (or input projection), positions, layers: what encoder and decoder share.

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "models/layers/recompute.h"
 #include "models/layers/row_linear.h"
 
 namespace redline::models::sequence_vae {
@@ -36,6 +37,23 @@ TransformerLayerImpl::TransformerLayerImpl(const LayerOptions& layer_options, co
 
 Stream TransformerLayerImpl::forward(const Stream& in, const Rows& rows, bool causal, const Norm& next,
                                      task::Context& ctx) {
+  if (!options.recompute || !ctx.training()) return forward_once(in, rows, causal, next, ctx);
+  // Backward comes when the context is gone: what its draws are keyed by goes along.
+  const auto ids = std::make_shared<const std::vector<int64_t>>(ctx.sample_ids());
+  const bool both = options.norm_first;
+  const Block block = [this, rows, causal, next, ids, both, seed = ctx.seed(),
+                       step = ctx.step()](const std::vector<torch::Tensor>& inputs) {
+    task::Context again(seed, step, /*training=*/true, *ids);
+    const Stream out = forward_once({inputs[0], inputs[both ? 1 : 0]}, rows, causal, next, again);
+    return both ? std::vector<torch::Tensor>{out.residual, out.input} : std::vector<torch::Tensor>{out.input};
+  };
+  const std::vector<torch::Tensor> out = recomputed(
+      both ? std::vector<torch::Tensor>{in.residual, in.input} : std::vector<torch::Tensor>{in.input}, block);
+  return {out[0], out[both ? 1 : 0]};
+}
+
+Stream TransformerLayerImpl::forward_once(const Stream& in, const Rows& rows, bool causal, const Norm& next,
+                                          task::Context& ctx) {
   const torch::Tensor qkv = row_linear(in.input, self_attn->in_proj_weight, self_attn->in_proj_bias);
   const AttentionOptions attention{options.heads, causal, ctx.dropout_draw(options.dropout, path + ".self_attn")};
   return after_attention(in.residual, packed_self_attention(qkv, rows, attention), rows, next, ctx);

@@ -22,6 +22,7 @@ struct LayerOptions {
   double dropout = 0.1;
   Activation activation = Activation::Gelu;
   bool norm_first = true;
+  bool recompute = false;  // in backward, from the input
 };
 
 struct NormImpl : torch::nn::Module {
@@ -64,6 +65,7 @@ struct TransformerLayerImpl : torch::nn::Module {
   Affine linear1{nullptr}, linear2{nullptr};
 
  private:
+  Stream forward_once(const Stream& in, const Rows& rows, bool causal, const Norm& next, task::Context& ctx);
   Stream after_attention(const torch::Tensor& residual, const torch::Tensor& mixed, const Rows& rows, const Norm& next,
                          task::Context& ctx);
 };

@@ -65,8 +65,15 @@ std::string draw_stacked(const StackedBars& chart) {
 std::string draw_intervals(const IntervalChart& chart) {
   double low = 0, high = 0;
   for (const IntervalBar& bar : chart.bars) {
-    low = std::min({low, bar.value, bar.has_interval ? bar.low : 0, bar.has_marker ? bar.marker : 0});
-    high = std::max({high, bar.value, bar.has_interval ? bar.high : 0, bar.has_marker ? bar.marker : 0});
+    low = std::min({low, bar.value, bar.has_marker ? bar.marker : 0});
+    high = std::max({high, bar.value, bar.has_marker ? bar.marker : 0});
+  }
+  // One wild interval must not flatten all others: whiskers beyond this are cut at the edge.
+  const double most = 1.5 * std::max(high - low, 5.0);
+  for (const IntervalBar& bar : chart.bars) {
+    if (!bar.has_interval) continue;
+    low = std::min(low, std::max(bar.low, -most));
+    high = std::max(high, std::min(bar.high, most));
   }
   if (!(high - low > 1e-9)) high = low + 1;
   const double margin = 0.04 * (high - low);
@@ -80,9 +87,12 @@ std::string draw_intervals(const IntervalChart& chart) {
     body += fmt::format("<i class=\"zero\" style=\"left:{:.2f}%\"></i>", at(0));
     body += fmt::format("<i class=\"box c{}\" style=\"left:{:.2f}%;width:{:.2f}%\"></i>", bar.value >= 0 ? 2 : 3,
                         at(std::min(0.0, bar.value)), std::max(0.3, std::abs(at(bar.value) - at(0))));
-    if (bar.has_interval)
-      body += fmt::format("<i class=\"whisker\" style=\"left:{:.2f}%;width:{:.2f}%\"></i>", at(bar.low),
-                          at(bar.high) - at(bar.low));
+    if (bar.has_interval) {
+      const double from = std::clamp(at(bar.low), 0.0, 100.0), to = std::clamp(at(bar.high), 0.0, 100.0);
+      body +=
+          fmt::format("<i class=\"whisker\" style=\"left:{:.2f}%;width:{:.2f}%\" title=\"{:+.1f} to {:+.1f} %\"></i>",
+                      from, to - from, bar.low, bar.high);
+    }
     if (bar.has_marker) body += fmt::format("<i class=\"marker\" style=\"left:{:.2f}%\"></i>", at(bar.marker));
     body += fmt::format("</span><span class=\"total\">{:+.1f} %</span></div>", bar.value);
   }

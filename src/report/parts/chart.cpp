@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "draw/escape.h"
 #include "draw/ticks.h"
@@ -83,33 +84,137 @@ std::vector<std::pair<double, double>> thin(const std::vector<std::pair<double, 
   return kept;
 }
 
-std::string draw_lines(const LineChart& chart) {
-  Scale x{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(), kLeft, kWidth - kRight};
-  Scale y{x.low, x.high, kHeight - kBottom, kTop};
-  std::vector<Series> shown;
-  for (const Series& series : chart.series) {
-    shown.push_back({series.name, thin(series.points), series.color});
-    for (const auto& [px, py] : shown.back().points) {
-      x.low = std::min(x.low, px), x.high = std::max(x.high, px);
-      y.low = std::min(y.low, py), y.high = std::max(y.high, py);
-    }
+namespace {
+
+constexpr size_t kHoverColumns = 64, kMostMarkers = 120;
+constexpr double kOutside = 0.005;  // share of the values that may lie beyond an axis on either side
+constexpr size_t kFewValues = 60;   // all of so few are shown
+constexpr double kMuchWider = 3.0;  // and all of more, unless that would make the axis so much wider
+
+// From the smallest to the largest value, or without the few that would flatten all others.
+std::pair<double, double> fitting_range(std::vector<double> values) {
+  if (values.empty()) return {0, 1};
+  std::sort(values.begin(), values.end());
+  const double least = values.front(), most = values.back();
+  if (values.size() < kFewValues) return {least, most};
+  const auto cut = static_cast<size_t>(kOutside * static_cast<double>(values.size()));
+  const double low = values[cut], high = values[values.size() - 1 - cut];
+  if (!(high > low) || most - least <= kMuchWider * (high - low)) return {least, most};
+  const double margin = 0.08 * (high - low);
+  return {std::max(least, low - margin), std::min(most, high + margin)};
+}
+
+std::string polyline(const std::vector<std::pair<double, double>>& points, const Scale& x, const Scale& y) {
+  std::string path;
+  for (const auto& [px, py] : points) path += fmt::format("{:.1f},{:.1f} ", x(px), y(std::clamp(py, y.low, y.high)));
+  return path;
+}
+
+std::string series_svg(const Series& series, const Scale& x, const Scale& y) {
+  std::string out;
+  if (series.look == Look::Dots || series.points.size() == 1) {
+    for (const auto& [px, py] : series.points)
+      out += fmt::format("<circle class=\"f{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/>", series.color, x(px),
+                         y(std::clamp(py, y.low, y.high)));
+    return out;
   }
+  return fmt::format("<polyline class=\"s{}{}\" points=\"{}\"/>", series.color,
+                     series.look == Look::Faint ? " faint" : "", polyline(series.points, x, y));
+}
+
+std::string band_svg(const Series& series, const Scale& x, const Scale& y) {
+  std::vector<std::pair<double, double>> low, high;
+  for (size_t i = 0; i < std::min(series.points.size(), series.band.size()); ++i) {
+    low.emplace_back(series.points[i].first, series.band[i].first);
+    high.emplace_back(series.points[i].first, series.band[i].second);
+  }
+  std::reverse(high.begin(), high.end());
+  return fmt::format("<polygon class=\"f{} band\" points=\"{}{}\"/>", series.color, polyline(low, x, y),
+                     polyline(high, x, y));
+}
+
+// The value of a series nearest to the middle of a column, if it has one there.
+std::optional<double> value_in(const Series& series, double begin, double end) {
+  const double middle = (begin + end) / 2;
+  std::optional<double> found;
+  double distance = INFINITY;
+  const auto first =
+      std::lower_bound(series.points.begin(), series.points.end(), std::pair<double, double>(begin, -INFINITY));
+  for (auto at = first; at != series.points.end() && at->first <= end; ++at)
+    if (std::abs(at->first - middle) < distance) distance = std::abs(at->first - middle), found = at->second;
+  return found;
+}
+
+std::string hover(const std::vector<Series>& shown, const Scale& x, const Scale& y, const LineChart& chart) {
+  std::string out;
+  const double width = (x.to - x.from) / static_cast<double>(kHoverColumns);
+  for (size_t c = 0; c < kHoverColumns; ++c) {
+    const double begin = x.low + (x.high - x.low) * static_cast<double>(c) / kHoverColumns,
+                 end = x.low + (x.high - x.low) * static_cast<double>(c + 1) / kHoverColumns;
+    std::string text;
+    for (const Series& series : shown) {
+      if (series.look == Look::Faint) continue;
+      if (const auto value = value_in(series, begin, end))
+        text += "\n" + (series.name.empty() ? chart.y_label : series.name) + " " + number(*value);
+    }
+    if (text.empty()) continue;
+    out += fmt::format(
+        "<rect class=\"h\" x=\"{:.1f}\" y=\"{:.0f}\" width=\"{:.1f}\" height=\"{:.0f}\"><title>{}</title></rect>",
+        x.from + width * static_cast<double>(c), y.to, width, y.from - y.to,
+        draw::escape_html(chart.x_label + " " + number((begin + end) / 2)) + draw::escape_html(text));
+  }
+  return out;
+}
+
+std::string markers_svg(const std::vector<Marker>& markers, const Scale& x) {
+  std::string out;
+  const size_t every = std::max<size_t>(1, (markers.size() + kMostMarkers - 1) / kMostMarkers);
+  for (size_t i = 0; i < markers.size(); i += every) {
+    const Marker& marker = markers[i];
+    if (!(marker.x >= x.low && marker.x <= x.high)) continue;
+    out += fmt::format("<path class=\"f{}\" d=\"M{:.1f} {:.0f}l3 5h-6z\"><title>{}</title></path>", marker.color,
+                       x(marker.x), kHeight - kBottom, draw::escape_html(marker.what));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string draw_lines(const LineChart& chart) {
+  std::vector<Series> shown;
+  std::vector<double> values;
+  double left = INFINITY, right = -INFINITY;
+  for (const Series& series : chart.series) {
+    Series one = series;
+    if (one.band.empty()) one.points = thin(series.points);
+    // What is drawn faintly behind a line may be cut by the axis; the line may not.
+    for (const auto& [px, py] : one.points) {
+      if (!std::isfinite(px) || !std::isfinite(py)) continue;
+      left = std::min(left, px), right = std::max(right, px);
+      values.push_back(py);
+    }
+    shown.push_back(std::move(one));
+  }
+  Scale x{left, right, kLeft, kWidth - kRight};
+  const auto [low, high] = fitting_range(values);
+  Scale y{low, high, kHeight - kBottom, kTop};
   widen_if_flat(x.low, x.high);
   widen_if_flat(y.low, y.high);
+  const auto outside = std::count_if(values.begin(), values.end(), [&](double v) { return v < y.low || v > y.high; });
   std::string out = "<figure><figcaption>" + draw::escape_html(chart.title) + "</figcaption>" +
                     open_svg(kWidth, kHeight, chart.title) + axes(x, y, chart);
   std::vector<std::pair<std::string, int>> keys;
+  for (const Series& series : shown)
+    if (!series.band.empty()) out += band_svg(series, x, y);
   for (const Series& series : shown) {
-    std::string path;
-    for (const auto& [px, py] : series.points) path += fmt::format("{:.1f},{:.1f} ", x(px), y(py));
-    if (series.points.size() == 1)
-      out += fmt::format("<circle class=\"f{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/>", series.color,
-                         x(series.points[0].first), y(series.points[0].second));
-    else
-      out += fmt::format("<polyline class=\"s{}\" points=\"{}\"/>", series.color, path);
-    keys.emplace_back(series.name, series.color);
+    out += series_svg(series, x, y);
+    if (!series.name.empty()) keys.emplace_back(series.name, series.color);
   }
-  return out + "</svg>" + (keys.size() > 1 ? legend(keys) : "") + "</figure>";
+  out += markers_svg(chart.markers, x) + hover(shown, x, y, chart) + "</svg>";
+  if (keys.size() > 1) out += legend(keys);
+  if (outside > 0)
+    out += fmt::format("<p class=\"legend\">{} value{} beyond the axis</p>", outside, outside == 1 ? "" : "s");
+  return out + "</figure>";
 }
 
 }  // namespace redline::report

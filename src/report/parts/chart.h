@@ -9,15 +9,28 @@
 
 namespace redline::report {
 
+enum class Look { Line, Faint, Dots };
 struct Series {
-  std::string name;
+  std::string name;  // empty: not in the legend, e.g. the raw values behind a smoothed line
   std::vector<std::pair<double, double>> points;  // x ascending
+  int color = 0;
+  Look look = Look::Line;
+  // With points: a band between these, parallel to them; empty: none.
+  std::vector<std::pair<double, double>> band{};  // low and high
+};
+// Something that happened: a tick below the chart.
+struct Marker {
+  double x = 0;
+  std::string what;  // "checkpoint at step 100"
   int color = 0;
 };
 struct LineChart {
   std::string title, x_label, y_label;
   std::vector<Series> series;
+  std::vector<Marker> markers{};
 };
+// Pointing at a column shows its values. The axis holds what nearly all values need: single ones beyond it are drawn at
+// its edge and counted.
 std::string draw_lines(const LineChart& chart);
 
 // At most `columns` buckets; each keeps its smallest and largest value in x order. NaN values are dropped.

@@ -42,6 +42,34 @@ TEST(Charts, DrawEmptyAndFlatData) {
   EXPECT_THAT(draw_intervals({"t", "", {}}), Not(HasSubstr("nan")));
 }
 
+TEST(Charts, OnePointDoesNotFlattenAnAxis) {
+  Series series{"", {}, 2};
+  for (int i = 0; i < 1000; ++i) series.points.emplace_back(i, i == 500 ? 1e6 : std::sin(i * 0.1));
+  const std::string svg = draw_lines({"t", "x", "y", {series}});
+  EXPECT_THAT(svg, HasSubstr("1 value beyond the axis"));
+  EXPECT_THAT(svg, Not(HasSubstr("1M")));
+  EXPECT_THAT(svg, HasSubstr("<title>x ")) << "pointing at a column shows its values";
+  for (auto& point : series.points) point.second = point.first;  // nothing is far from the others
+  EXPECT_THAT(draw_lines({"t", "x", "y", {series}}), Not(HasSubstr("beyond the axis")));
+}
+
+TEST(Charts, MarkersBandsAndDots) {
+  Series line{"a", {{0, 1}, {10, 2}}, 2, Look::Line, {{0.5, 1.5}, {1.5, 2.5}}},
+      dots{"b", {{5, 1.5}}, 3, Look::Dots, {}};
+  const std::string svg = draw_lines({"t", "x", "y", {line, dots}, {{5, "checkpoint <1>", 0}, {99, "outside", 0}}});
+  EXPECT_THAT(svg, HasSubstr("class=\"f2 band\""));
+  EXPECT_THAT(svg, HasSubstr("<circle class=\"f3\""));
+  EXPECT_THAT(svg, HasSubstr("checkpoint &lt;1&gt;"));
+  EXPECT_THAT(svg, Not(HasSubstr("outside")));
+}
+
+TEST(Charts, AWildIntervalIsCut) {
+  const std::string html =
+      draw_intervals({"t", "", {{"a", 5, 4, 6, true, 0, false}, {"b", 3, -90, 100000, true, 0, false}}});
+  EXPECT_THAT(html, Not(HasSubstr("100000 %</b>")));
+  EXPECT_THAT(html, HasSubstr("-90.0 to +100000.0 %")) << "pointing at it tells";
+}
+
 TEST(Charts, StackedBarsAreInProportion) {
   const std::string svg = draw_stacked({"t", {{"run", {{"forward", 0.030, 2}, {"backward", 0.060, 3}}}}});
   EXPECT_THAT(svg, HasSubstr("width:33.33%"));

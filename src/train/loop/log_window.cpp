@@ -30,7 +30,7 @@ std::map<std::string, double> LogWindow::values(const Now& now) const {
     values["padding_share"] = 1.0 - static_cast<double>(sums_.items) / static_cast<double>(sums_.padded_items);
   if (timed_steps_ == 0 || !(seconds > 0)) return values;
   values["samples_per_second"] = static_cast<double>(timed_samples_) / seconds;
-  values["iterations_per_second"] = static_cast<double>(timed_steps_) / seconds;
+  values["steps_per_second"] = static_cast<double>(timed_steps_) / seconds;
   values["step_seconds"] = seconds / static_cast<double>(timed_steps_);
   const auto wait = static_cast<size_t>(measure::Phase::Wait);
   values["data_wait_share"] = static_cast<double>(phases_[wait] + now.running[wait]) * 1e-9 / seconds;

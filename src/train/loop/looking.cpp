@@ -48,10 +48,14 @@ void Looking::try_validation() {
 }
 
 ValidationResult Looking::measure(Precision precision, const CountOrShare& limit) {
+  return measure(*parts_.validation, precision, limit);
+}
+
+ValidationResult Looking::measure(data::Loader& loader, Precision precision, const CountOrShare& limit) {
   const bool averaged = state_.ema && !state_.ema->config().validate_original_weights;
   const AveragedWeights weights(averaged ? state_.ema.get() : nullptr);
-  return train::validate(parts_.task, *parts_.validation, validation_settings(parts_, settings_, precision, limit),
-                         memory_, parts_.stream);
+  return train::validate(parts_.task, loader, validation_settings(parts_, settings_, precision, limit), memory_,
+                         parts_.stream);
 }
 
 bool Looking::validate() {
@@ -65,6 +69,11 @@ bool Looking::validate() {
   }
   state_.at.last_validation = result.metrics;
   LogValues values{state_.at.step, result.metrics};
+  for (const auto& [name, loader] : parts_.more_validation) {
+    const ValidationResult further = measure(*loader, state_.precision.precision(), settings_.limit_val_batches);
+    if (!further.complete) break;  // stopped: the main set's numbers stay
+    for (const auto& [metric, value] : further.metrics) values.metrics[metric + "/" + name] = value;
+  }
   values.metrics["validation_seconds"] = seconds_between(begin, now_ns());
   parts_.observer->validated(values);
   if (state_.early) watch(result.metrics);

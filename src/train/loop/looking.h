@@ -26,6 +26,7 @@ class Looking {
   const std::string& early_stop() const { return early_stop_; }  // why training should end; empty: it should not
 
  private:
+  ValidationResult measure(data::Loader& loader, Precision precision, const CountOrShare& limit);
   std::vector<std::string> draw_plots();
   void watch(const std::map<std::string, double>& metrics);
 

@@ -19,6 +19,8 @@ struct LoopParts {
   device::CopyStream* stream = nullptr;
   Agreement* agreement = nullptr;  // null: one process (the loop puts Alone there)
 
+  std::vector<std::pair<std::string, data::Loader*>> more_validation{};  // further sets by name
+
   void event(const std::string& kind, const measure::FieldList& fields) const { observer->event(kind, fields); }
 };
 

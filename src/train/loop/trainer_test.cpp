@@ -444,7 +444,7 @@ TEST(LogWindow, MeansAreWeightedAndRatesCountWallTime) {
   EXPECT_DOUBLE_EQ(values.at("loss"), (1.0 + 12.0) / 4);
   EXPECT_DOUBLE_EQ(values.at("m"), (10.0 + 6.0) / 4);
   EXPECT_DOUBLE_EQ(values.at("samples_per_second"), 7.0);
-  EXPECT_DOUBLE_EQ(values.at("iterations_per_second"), 1.5);
+  EXPECT_DOUBLE_EQ(values.at("steps_per_second"), 1.5);
   EXPECT_DOUBLE_EQ(values.at("data_wait_share"), 0.25);
   EXPECT_DOUBLE_EQ(values.at("padding_share"), 0.25);
   EXPECT_DOUBLE_EQ(values.at("cores_used"), 1.5);
@@ -456,7 +456,7 @@ TEST(LogWindow, MeansAreWeightedAndRatesCountWallTime) {
   const auto later = resumed.values(now);
   EXPECT_DOUBLE_EQ(later.at("loss"), (1.0 + 12.0 + 1.0) / 5);
   EXPECT_DOUBLE_EQ(later.at("samples_per_second"), 1.0);
-  EXPECT_DOUBLE_EQ(later.at("iterations_per_second"), 0.5);
+  EXPECT_DOUBLE_EQ(later.at("steps_per_second"), 0.5);
 }
 
 TEST(Trainer, LogsTheModelsArithmeticAgainstTheMachines) {

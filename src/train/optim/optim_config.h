@@ -34,6 +34,9 @@ struct SchedConfig {
   std::optional<int64_t> constant_steps;
   std::optional<double> constant_ratio;
   double min_lr = 0.0, power = 1.0, warmup_start_factor = 0.1;
+  double gamma = 0.95;                                                // ExponentialLR
+  std::optional<int64_t> decay_steps;                                 // ExponentialLR
+  double pct_start = 0.3, div_factor = 25.0, final_div_factor = 1e4;  // OneCycleLR
   static config::Table<SchedConfig> fields();
 };
 
@@ -52,8 +55,8 @@ struct OptimConfig {
   std::optional<SchedConfig> sched;
 
   static config::Table<OptimConfig> fields();
-  void check() const;                             // throws ConfigError
-  bool is_adam() const { return name != "sgd"; }  // Adam or AdamW
+  void check() const;  // throws ConfigError
+  bool is_adam() const { return name == "adam" || name == "adamw"; }
   ParameterRules rules() const;
 };
 

@@ -9,16 +9,29 @@
 #include "core/error.h"
 #include "train/files/safetensors.h"
 #include "train/optim/gradients.h"
+#include "train/optim/other_steps.h"
 
 namespace redline::train {
 
 namespace {
 
-bool keeps_first(const OptimConfig& c) { return c.is_adam() || c.momentum != 0.0; }
-bool keeps_second(const OptimConfig& c) { return c.is_adam(); }
+bool is_sgd(const OptimConfig& c) { return c.name == "sgd"; }
+bool is_factored(const OptimConfig& c) { return c.name == "adafactor"; }
+bool keeps_first(const OptimConfig& c) { return !is_sgd(c) || c.momentum != 0.0; }
+bool keeps_second(const OptimConfig& c) { return c.is_adam() || is_factored(c); }
 bool keeps_third(const OptimConfig& c) { return c.is_adam() && c.amsgrad; }
 
-const char* first_name(const OptimConfig& c) { return c.is_adam() ? "exp_avg." : "momentum_buffer."; }
+const char* first_name(const OptimConfig& c) {
+  return is_sgd(c) ? "momentum_buffer." : is_factored(c) ? "row_var." : "exp_avg.";
+}
+const char* second_name(const OptimConfig& c) { return is_factored(c) ? "col_var." : "exp_avg_sq."; }
+
+// In the parameter's own memory order, or what Adafactor keeps of it.
+torch::Tensor new_state(const OptimConfig& c, const torch::Tensor& value, bool second) {
+  if (!is_factored(c)) return torch::zeros_like(value, at::MemoryFormat::Preserve);
+  const auto [rows, columns] = factored_shapes(value);
+  return torch::zeros(second ? columns : rows, value.options().requires_grad(false));
+}
 
 }  // namespace
 
@@ -32,8 +45,8 @@ Optimizer::Optimizer(const OptimConfig& config, std::vector<OptimizedParameter> 
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const OptimizedParameter& p = parameters_[i];
-    if (keeps_first(config_)) first_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
-    if (keeps_second(config_)) second_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
+    if (keeps_first(config_)) first_.push_back(new_state(config_, p.value, false));
+    if (keeps_second(config_)) second_.push_back(new_state(config_, p.value, true));
     if (keeps_third(config_)) third_.push_back(torch::zeros_like(p.value, at::MemoryFormat::Preserve));
     auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) {
       return g.lr_scale == p.lr_scale && g.weight_decay == p.weight_decay && g.name == p.group &&
@@ -73,6 +86,17 @@ bool Optimizer::step_adam(double lr, double decay, double divisor) {
   return adam_step(adam_);
 }
 
+void Optimizer::step_other(double lr, double decay, double divisor) {
+  const OtherRates rates{
+      lr, config_.betas[0], config_.betas[1], config_.eps, decay, (config_.maximize ? -1.0 : 1.0) / divisor};
+  for (size_t i = 0; i < lists_.params.size(); ++i) {
+    if (is_factored(config_))
+      adafactor_step(lists_.params[i], lists_.grads[i], lists_.first[i], lists_.second[i], lists_.counts[i], rates);
+    else
+      lion_step(lists_.params[i], lists_.grads[i], lists_.first[i], rates);
+  }
+}
+
 void Optimizer::step_fused(double lr, double decay, double divisor, bool first_time) {
   std::optional<torch::Tensor> scale;
   if (divisor != 1.0) scale = divisor_.fill_(divisor);
@@ -103,7 +127,7 @@ bool Optimizer::step_group(const Group& group, double lr, double divisor) {
       const torch::Tensor& value = parameters_[i].value;
       torch::Tensor grad = value.grad();
       if (!grad.defined()) continue;
-      const bool sgd_first = !config_.is_adam() && steps_[i] == 0;
+      const bool sgd_first = is_sgd(config_) && steps_[i] == 0;
       if (sgd_first != first_time) continue;
       if (grad.strides() != value.strides()) grad = torch::empty_like(value, at::MemoryFormat::Preserve).copy_(grad);
       plain = plain && value.is_cpu() && value.scalar_type() == torch::kFloat32 &&
@@ -119,7 +143,10 @@ bool Optimizer::step_group(const Group& group, double lr, double divisor) {
     if (plain) {
       finite = step_adam(rate, decay, divisor) && finite;
     } else {
-      step_fused(rate, decay, divisor, first_time);
+      if (config_.is_adam() || is_sgd(config_))
+        step_fused(rate, decay, divisor, first_time);
+      else
+        step_other(rate, decay, divisor);
       if (lists_.params[0].is_cpu()) finite = !first_non_finite(lists_.params) && finite;
     }
   }
@@ -153,7 +180,7 @@ NamedTensors Optimizer::state() const {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const std::string& name = parameters_[i].name;
     if (!first_.empty()) state.emplace_back(first_name(config_) + name, first_[i]);
-    if (!second_.empty()) state.emplace_back("exp_avg_sq." + name, second_[i]);
+    if (!second_.empty()) state.emplace_back(second_name(config_) + name, second_[i]);
     if (!third_.empty()) state.emplace_back("max_exp_avg_sq." + name, third_[i]);
   }
   state.emplace_back("steps", torch::tensor(steps_, torch::kInt64));
@@ -194,7 +221,7 @@ std::vector<std::string> Optimizer::state_names() const {
       for (const OptimizedParameter& p : parameters_) names.push_back(prefix + p.name);
   };
   add(!first_.empty(), first_name(config_));
-  add(!second_.empty(), "exp_avg_sq.");
+  add(!second_.empty(), second_name(config_));
   add(!third_.empty(), "max_exp_avg_sq.");
   return names;
 }

@@ -1,6 +1,6 @@
-// AdamW, Adam and SGD with state of our own, on our kernel (Adam in float32 on the CPU) or LibTorch's fused ones:
-// torch::optim has no fused path and is ten times slower. All state is allocated at construction, so that a step
-// allocates nothing and cannot fail half way.
+// AdamW, Adam, SGD, Lion and Adafactor with state of our own, on our kernel (Adam in float32 on the CPU) or LibTorch's
+// fused ones: torch::optim has no fused path and is ten times slower. All state is allocated at construction, so that a
+// step allocates nothing and cannot fail half way (Lion and Adafactor: other_steps.h).
 #pragma once
 
 #include <torch/torch.h>
@@ -58,13 +58,15 @@ class Optimizer {
   };
   bool step_group(const Group& group, double lr, double divisor);
   bool step_adam(double lr, double decay, double divisor);
+  void step_other(double lr, double decay, double divisor);
   void step_fused(double lr, double decay, double divisor, bool first_time);
   torch::Tensor step_tensor(int64_t count);
 
   OptimConfig config_;
   std::vector<OptimizedParameter> parameters_;
   std::vector<Group> groups_;
-  std::vector<torch::Tensor> first_, second_, third_;  // Adam: exp_avg, exp_avg_sq, max; SGD: momentum buffer
+  std::vector<torch::Tensor> first_, second_, third_;  // Adam: exp_avg, exp_avg_sq, max; SGD: momentum buffer;
+                                                       // Lion: exp_avg; Adafactor: row_var, col_var
   std::vector<int64_t> steps_;
   std::vector<std::pair<int64_t, torch::Tensor>> step_tensors_;  // distinct counts in this step
   torch::Tensor divisor_;

@@ -98,6 +98,92 @@ TEST(Optimizer, FollowsPyTorchsTrajectories) {
 }
 
 // Gradients that come scaled (loss scale, total weight) are divided while the kernel reads them.
+struct SmallJob {
+  torch::Tensor matrix = torch::tensor({{0.5f, -1.0f, 2.0f}, {0.25f, 0.75f, -0.125f}}).requires_grad_(true);
+  torch::Tensor vector = torch::tensor({0.1f, -0.2f, 0.3f}).requires_grad_(true);
+  Optimizer optimizer;
+  explicit SmallJob(const OptimConfig& config, double decay)
+      : optimizer(config, {{"matrix", matrix, 1.0, decay}, {"vector", vector, 1.0, decay}}) {}
+  void set_gradients(int step, double factor = 1.0) {
+    const double sign = step == 2 ? -1.0 : 1.0;
+    matrix.mutable_grad() = torch::tensor({{0.3f, -0.1f, 0.2f}, {-0.4f, 0.5f, 0.05f}}) * ((step + 1) * sign * factor);
+    vector.mutable_grad() = torch::tensor({0.02f, -0.3f, 0.1f}) * ((step + 1) * factor);
+  }
+};
+
+// Recorded from torch 2.13: torch.optim.Adafactor(lr=0.05, weight_decay=0.1), four steps.
+TEST(Optimizer, AdafactorIsPyTorchs) {
+  OptimConfig config;
+  config.name = "adafactor";
+  for (const double divisor : {1.0, 8.0}) {
+    SmallJob job(config, 0.1);
+    for (int step = 0; step < 4; ++step) {
+      job.set_gradients(step, divisor);
+      EXPECT_TRUE(job.optimizer.step(0.05, divisor));
+    }
+    const torch::Tensor matrix =
+        torch::tensor({{0.38630268f, -0.94623059f, 1.79250956f}, {0.325644076f, 0.636310399f, -0.146956176f}});
+    EXPECT_TRUE(torch::allclose(job.matrix, matrix, 1e-6, 1e-7)) << job.matrix;
+    EXPECT_TRUE(torch::allclose(job.vector, torch::tensor({0.0583062246f, -0.156321183f, 0.254336149f}), 1e-6, 1e-7));
+  }
+}
+
+// The paper's algorithm written out in doubles, number by number.
+TEST(Optimizer, LionIsItsPapersAlgorithm) {
+  OptimConfig config;
+  config.name = "lion";
+  config.betas = {0.9, 0.99};
+  SmallJob job(config, 0.1);
+  std::vector<double> weights{0.5, -1.0, 2.0, 0.25, 0.75, -0.125}, average(6, 0.0);
+  const double lr = 0.01;
+  for (int step = 0; step < 5; ++step) {
+    job.set_gradients(step, 4.0);
+    const torch::Tensor grad = job.matrix.grad().flatten() / 4.0;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const auto g = grad[static_cast<int64_t>(i)].item<double>();
+      const double mixed = 0.9 * average[i] + 0.1 * g;
+      weights[i] -= lr * ((mixed > 0) - (mixed < 0) + 0.1 * weights[i]);
+      average[i] = 0.99 * average[i] + 0.01 * g;
+    }
+    job.optimizer.step(lr, 4.0);
+  }
+  for (size_t i = 0; i < weights.size(); ++i)
+    EXPECT_NEAR(job.matrix.flatten()[static_cast<int64_t>(i)].item<double>(), weights[i], 1e-6);
+}
+
+TEST(Optimizer, TheOthersKeepLittleAndContinueBitByBit) {
+  for (const char* name : {"lion", "adafactor"}) {
+    OptimConfig config;
+    config.name = name;
+    SmallJob whole(config, 0.0), stopped(config, 0.0);
+    for (int step = 0; step < 4; ++step) {
+      whole.set_gradients(step);
+      whole.optimizer.step(0.05, 1.0);
+    }
+    for (int step = 0; step < 2; ++step) {
+      stopped.set_gradients(step);
+      stopped.optimizer.step(0.05, 1.0);
+    }
+    SmallJob resumed(config, 0.0);
+    {
+      const torch::NoGradGuard no_grad;
+      resumed.matrix.copy_(stopped.matrix);
+      resumed.vector.copy_(stopped.vector);
+    }
+    const NamedTensors state = stopped.optimizer.state();
+    int64_t numbers = 0;
+    for (const auto& [key, tensor] : state) numbers += key == "steps" ? 0 : tensor.numel();
+    EXPECT_EQ(numbers, std::string(name) == "lion" ? 9 : 2 + 3 + 3);
+    resumed.optimizer.load_state({state.begin(), state.end()});
+    for (int step = 2; step < 4; ++step) {
+      resumed.set_gradients(step);
+      resumed.optimizer.step(0.05, 1.0);
+    }
+    EXPECT_TRUE(torch::equal(resumed.matrix, whole.matrix)) << name;
+    EXPECT_TRUE(torch::equal(resumed.vector, whole.vector)) << name;
+  }
+}
+
 TEST(Optimizer, TheDivisorIsTheSameAsUnscaledGradients) {
   for (const RecordedCase& c : recorded_cases()) {
     Optimizer optimizer(c.settings, start_parameters(c.weight_decay));

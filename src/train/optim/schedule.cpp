@@ -1,5 +1,6 @@
 // Formulas: NeMo nemo/core/optim/lr_scheduler.py (NoamAnnealing, CosineAnnealing, WarmupPolicy), ConvNeXt
-// utils.cosine_scheduler, mmcv runner/hooks/lr_updater.py (PolyLrUpdaterHook with linear warm-up).
+// utils.cosine_scheduler, PyTorch torch/optim/lr_scheduler.py (OneCycleLR, ExponentialLR), mmcv
+// runner/hooks/lr_updater.py (PolyLrUpdaterHook with linear warm-up).
 #include "train/optim/schedule.h"
 
 #include <fmt/format.h>
@@ -21,10 +22,19 @@ struct ScheduleName {
   ScheduleKind kind;
 };
 constexpr ScheduleName kScheduleNames[] = {
-    {"constant", ScheduleKind::Constant}, {"WarmupPolicy", ScheduleKind::Constant},
-    {"fixed", ScheduleKind::Constant},    {"NoamAnnealing", ScheduleKind::Noam},
-    {"noam", ScheduleKind::Noam},         {"CosineAnnealing", ScheduleKind::CosineAnnealing},
-    {"cosine", ScheduleKind::Cosine},     {"poly", ScheduleKind::Poly},
+    {"constant", ScheduleKind::Constant},
+    {"WarmupPolicy", ScheduleKind::Constant},
+    {"fixed", ScheduleKind::Constant},
+    {"NoamAnnealing", ScheduleKind::Noam},
+    {"noam", ScheduleKind::Noam},
+    {"CosineAnnealing", ScheduleKind::CosineAnnealing},
+    {"cosine", ScheduleKind::Cosine},
+    {"poly", ScheduleKind::Poly},
+    {"OneCycleLR", ScheduleKind::OneCycle},
+    {"onecycle", ScheduleKind::OneCycle},
+    {"ExponentialLR", ScheduleKind::Exponential},
+    {"exponential", ScheduleKind::Exponential},
+    {"sweep", ScheduleKind::Sweep},
 };
 
 double ratio_of(int64_t a, int64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
@@ -73,6 +83,27 @@ double poly_lr(const Schedule& s, int64_t step) {
   return regular * (1.0 - k);
 }
 
+// torch.optim.lr_scheduler.OneCycleLR, anneal_strategy cos, three_phase false.
+double one_cycle_lr(const Schedule& s, int64_t step) {
+  const double begin = s.base_lr / s.div_factor, end = begin / s.final_div_factor;
+  const double peak = s.pct_start * static_cast<double>(s.max_steps) - 1.0,
+               last = static_cast<double>(s.max_steps) - 1.0;
+  const auto at = static_cast<double>(step);
+  if (at <= peak) return half_cosine(begin, s.base_lr, peak > 0 ? at / peak : 1.0);
+  return half_cosine(s.base_lr, end, last > peak ? std::min(1.0, (at - peak) / (last - peak)) : 1.0);
+}
+
+double exponential_lr(const Schedule& s, int64_t step) {
+  if (s.warmup_steps > 0 && step <= s.warmup_steps) return s.base_lr * ratio_of(step + 1, s.warmup_steps + 1);
+  const auto factors = static_cast<double>((step - s.warmup_steps) / s.decay_steps);
+  return std::max(s.min_lr, s.base_lr * std::pow(s.gamma, factors));
+}
+
+double sweep_lr(const Schedule& s, int64_t step) {
+  const double share = s.max_steps > 1 ? std::min(1.0, ratio_of(step, s.max_steps - 1)) : 1.0;
+  return s.min_lr * std::pow(s.base_lr / s.min_lr, share);
+}
+
 double constant_lr(const Schedule& s, int64_t step) {
   if (s.warmup_steps > 0 && step <= s.warmup_steps) return s.base_lr * ratio_of(step + 1, s.warmup_steps + 1);
   return s.base_lr;
@@ -93,6 +124,12 @@ double Schedule::at(int64_t step) const {
       return cosine_table_lr(*this, step);
     case ScheduleKind::Poly:
       return poly_lr(*this, step);
+    case ScheduleKind::OneCycle:
+      return one_cycle_lr(*this, step);
+    case ScheduleKind::Exponential:
+      return exponential_lr(*this, step);
+    case ScheduleKind::Sweep:
+      return sweep_lr(*this, step);
   }
   return base_lr;
 }

@@ -94,6 +94,45 @@ TEST(Schedule, AgreesWithTrajectoriesRecordedFromNeMoAndTorch) {
   }
 }
 
+// Recorded from torch 2.13: OneCycleLR(max_lr=0.4, total_steps=20, pct_start=0.3).
+TEST(Schedule, OneCycleIsPyTorchs) {
+  Schedule s;
+  s.kind = ScheduleKind::OneCycle;
+  s.base_lr = 0.4;
+  s.max_steps = 20;
+  const double want[] = {0.016,         0.05266873708, 0.1486687371,  0.2673312629,   0.3633312629,
+                         0.4,           0.3949856025,  0.3801938528,  0.356366471,    0.3246982616,
+                         0.2867772007,  0.2445048088,  0.2000008,     0.1554967912,   0.1132243993,
+                         0.07530333842, 0.04363512897, 0.01980774719, 0.005015997506, 1.6e-06};
+  for (int64_t i = 0; i < 20; ++i) EXPECT_NEAR(s.at(i), want[i], 1e-9) << i;
+  EXPECT_NEAR(s.at(100), 1.6e-06, 1e-12) << "beyond its end it stays there";
+}
+
+TEST(Schedule, ExponentialMultipliesEveryEpochAndStopsAtItsFloor) {
+  Schedule s;
+  s.kind = ScheduleKind::Exponential;
+  s.base_lr = 0.8;
+  s.gamma = 0.5;
+  s.decay_steps = 10;
+  s.min_lr = 0.15;
+  EXPECT_DOUBLE_EQ(s.at(9), 0.8);
+  EXPECT_DOUBLE_EQ(s.at(10), 0.4);
+  EXPECT_DOUBLE_EQ(s.at(29), 0.2);
+  EXPECT_DOUBLE_EQ(s.at(1000), 0.15);
+  s.warmup_steps = 3;
+  EXPECT_DOUBLE_EQ(s.at(0), 0.2);
+  EXPECT_DOUBLE_EQ(s.at(12), 0.8) << "epochs count from the end of the warm-up";
+}
+
+TEST(Schedule, ASweepRisesByEqualFactors) {
+  Schedule s;
+  s.kind = ScheduleKind::Sweep;
+  s.min_lr = 1e-6;
+  s.base_lr = 1.0;
+  s.max_steps = 7;
+  for (int64_t i = 0; i < 7; ++i) EXPECT_NEAR(s.at(i) / std::pow(10.0, static_cast<double>(i) - 6), 1.0, 1e-12);
+}
+
 TEST(Schedule, UnknownNameListsTheKnownOnes) {
   EXPECT_EQ(parse_schedule_kind("NoamAnnealing"), ScheduleKind::Noam);
   try {

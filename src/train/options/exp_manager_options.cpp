@@ -31,6 +31,22 @@ config::Table<ExpManagerConfig> ExpManagerConfig::fields() {
       .cadence(config::Counts::Steps)
       .at_least(0);
   table.add("create_csv_logger", &T::create_csv_logger, "Write metrics.csv.").effect(Effect::Nothing);
+  table
+      .add("create_mlflow_logger", &T::create_mlflow_logger,
+           "A process beside the run writes its metrics into MLflow's file store, or sends them to its server.")
+      .effect(Effect::Nothing);
+  table.add("mlflow_logger_kwargs", &T::mlflow_logger_kwargs,
+            "experiment_name, run_name and tracking_uri (a folder, default mlruns here, or http://...).");
+  table
+      .add("create_wandb_logger", &T::create_wandb_logger,
+           "A process beside the run writes its metrics as Weights & Biases' offline files (needs its package).")
+      .effect(Effect::Nothing);
+  table.add("wandb_logger_kwargs", &T::wandb_logger_kwargs, "project and name.");
+  table.add("on_validation", &T::on_validation,
+            "A command after each validation, run without a shell beside the run; REDLINE_STEP, REDLINE_METRICS and "
+            "REDLINE_RUN_DIR tell it what happened. Its failure is a warning.");
+  table.add("on_checkpoint", &T::on_checkpoint, "The same after each checkpoint.");
+  table.add("on_end", &T::on_end, "The same at the end; REDLINE_WHY says why.");
   table.add("create_checkpoint_callback", &T::create_checkpoint_callback, "Save checkpoints.").effect(Effect::Nothing);
   table.group("checkpoint_callback_params", &T::checkpoint_callback_params, "When to save and what to keep.");
   table.add("create_early_stopping_callback", &T::create_early_stopping_callback,
@@ -40,16 +56,13 @@ config::Table<ExpManagerConfig> ExpManagerConfig::fields() {
   table.add("resume_if_exists", &T::resume_if_exists, "Continue when the run directory has a checkpoint.");
   table
       .add("resume", &T::resume,
-           "auto: the newest checkpoint of the run directory; a path: that generation or run; none: refuse an existing "
-           "run.")
+           "auto: the newest checkpoint of the run directory, if any; last, best or a step: that one of the run's; a "
+           "path: that generation or run; none: refuse an existing run.")
       .flag("resume")
       .alias(".resume_from")
       .alias(".resume_from_checkpoint");
   table.accept("resume_ignore_no_checkpoint", {}, "a run directory without a checkpoint starts from the beginning");
   table.accept("resume_past_end", {"false"}, "a finished run says so and ends");
-  table.accept("create_wandb_logger", {"false"}, "metrics.jsonl and TensorBoard files can be imported");
-  table.accept("wandb_logger_kwargs", {}, "no Weights & Biases here");
-  table.accept("create_mlflow_logger", {"false"}, "metrics.jsonl and TensorBoard files can be imported");
   table.accept("use_datetime_version", {"true", "false"}, "a run directory holds one run");
   table.accept("version", {"null"}, "a run directory holds one run");
   table.accept("files_to_copy", {"null"}, "the resolved config is always written");
@@ -70,11 +83,14 @@ config::Table<RootConfig> RootConfig::fields() {
       .alias(".seed_everything")
       .alias(".init_seed");
   table
-      .add(
-          "load_from", &T::load_from,
-          "Weights to start from: a .safetensors file, a checkpoint or a run. Missing and unexpected names are listed.")
+      .add("load_from", &T::load_from,
+           "Weights to start from: a .safetensors file, a checkpoint, a run, or another project's file (.nemo, .ckpt, "
+           ".pt), which a child process converts. Missing and unexpected names are listed.")
       .flag("load_from")
-      .alias(".init_from_pretrained");
+      .path()
+      .alias(".init_from_pretrained")
+      .alias(".init_from_nemo_model")
+      .alias(".init_from_ptl_ckpt");
   table.add("load_strict", &T::load_strict, "Refuse weights whose names or shapes do not all fit.");
   table.accept("dist_params", {}, "ranks use Gloo or NCCL as LibTorch has them");
   table.accept("log_level", {}, "use -v or -q");
@@ -88,6 +104,16 @@ config::Table<RootConfig> RootConfig::fields() {
   table.accept("lr_config.by_epoch", {"false"}, "the schedule moves with every step");
   table.accept("lr_config.warmup", {"linear"}, "the warm-up is linear");
   table.accept("runner.type", {"IterBasedRunner"}, "this runner is the only one");
+  return table;
+}
+
+config::Table<MoreValidationConfig> MoreValidationConfig::fields() {
+  config::Table<MoreValidationConfig> table;
+  table
+      .add(
+          "also", &MoreValidationConfig::also,
+          "Further sets with the same settings, {name: as manifest_filepath or path}; their metrics are val_loss/NAME.")
+      .paths();
   return table;
 }
 

@@ -24,9 +24,18 @@ struct ExpManagerConfig {
   EmaConfig ema;
   bool resume_if_exists = true, new_run = false;
   std::optional<std::string> resume;
+  bool create_mlflow_logger = false, create_wandb_logger = false;
+  config::Node mlflow_logger_kwargs, wandb_logger_kwargs;
+  std::optional<std::string> on_validation, on_checkpoint, on_end;
   static config::Table<ExpManagerConfig> fields();
   std::string resume_word() const { return resume.value_or(resume_if_exists ? "auto" : "none"); }
   bool resumes_by_itself() const { return resume_word() == "auto" || resume_word() == "true"; }
+  // A checkpoint of the run itself, by name: last, best, or the number of a step.
+  bool resumes_by_name() const {
+    const std::string word = resume_word();
+    return word == "last" || word == "best" ||
+           (!word.empty() && word.find_first_not_of("0123456789") == std::string::npos);
+  }
   bool never_resumes() const { return resume_word() == "none" || resume_word() == "false"; }
 };
 
@@ -38,6 +47,12 @@ struct RootConfig {
   std::optional<std::string> load_from;
   bool load_strict = false;
   static config::Table<RootConfig> fields();
+};
+
+// Beside the validation's own data, in the same section.
+struct MoreValidationConfig {
+  config::Node also;  // {name: as manifest_filepath or path}
+  static config::Table<MoreValidationConfig> fields();
 };
 
 // run_dir; else exp_dir/name; nullopt when the run is one of runs/<name>/<date> (train/run/run_place.h).

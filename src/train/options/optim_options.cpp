@@ -47,7 +47,8 @@ void note_length(const Schedule& schedule, int64_t run_steps, std::vector<std::s
   if (notes == nullptr || run_steps <= 0) return;
   const int64_t length =
       schedule.kind == ScheduleKind::Poly ? schedule.max_steps / schedule.micro_per_step : schedule.max_steps;
-  const bool anneals = schedule.kind != ScheduleKind::Constant && schedule.kind != ScheduleKind::Noam;
+  const bool anneals = schedule.kind != ScheduleKind::Constant && schedule.kind != ScheduleKind::Noam &&
+                       schedule.kind != ScheduleKind::Exponential;
   if (anneals && length > run_steps)
     notes->push_back(
         fmt::format("The learning-rate schedule is {} steps long but the run ends after {}: it never reaches its end.",
@@ -66,7 +67,9 @@ config::Table<SchedConfig> SchedConfig::fields() {
   table.about("How the learning rate moves.").shorthand("name");
   table
       .add("name", &T::name,
-           "NoamAnnealing, CosineAnnealing (NeMo's), cosine (ConvNeXt's table), poly (mmcv's), constant.")
+           "NoamAnnealing, CosineAnnealing (NeMo's), cosine (ConvNeXt's table), poly (mmcv's), OneCycleLR, "
+           "ExponentialLR "
+           "(PyTorch's), sweep (from min_lr up to lr by equal factors, for `redline lr`), constant.")
       .choices(schedule_names())
       .effect(Effect::Optimisation)
       .alias(".lr_config.policy");
@@ -92,6 +95,13 @@ config::Table<SchedConfig> SchedConfig::fields() {
   table.add("warmup_start_factor", &T::warmup_start_factor, "poly: share of the rate at which the warm-up begins.")
       .range(0, 1)
       .alias(".lr_config.warmup_ratio", {}, "mmcv's warmup_ratio is this, not NeMo's share of the run");
+  table.add("gamma", &T::gamma, "ExponentialLR: the rate is multiplied by this every decay_steps.").above(0).at_most(1);
+  table.add("decay_steps", &T::decay_steps, "ExponentialLR: steps between two factors; null: an epoch.")
+      .counts(config::Counts::Steps)
+      .at_least(1);
+  table.add("pct_start", &T::pct_start, "OneCycleLR: share of the run in which the rate rises.").above(0).below(1);
+  table.add("div_factor", &T::div_factor, "OneCycleLR: it begins at lr over this.").at_least(1);
+  table.add("final_div_factor", &T::final_div_factor, "OneCycleLR: it ends at its begin over this.").at_least(1);
   table.accept("last_epoch", {"-1", "null"}, "resume restores the step");
   table.accept("monitor", {}, "no schedule here follows a metric");
   table.accept("reduce_on_plateau", {"false"}, "no schedule here follows a metric");
@@ -102,8 +112,10 @@ config::Table<OptimConfig> OptimConfig::fields() {
   using T = OptimConfig;
   config::Table<T> table;
   table.about("The optimiser, on LibTorch's fused kernels.");
-  table.add("name", &T::name, "adamw, adam or sgd.")
-      .choices({"adamw", "adam", "sgd"})
+  table
+      .add("name", &T::name,
+           "adamw, adam, sgd, lion (its paper: betas 0.9 and 0.99, a tenth of AdamW's rate) or adafactor.")
+      .choices({"adamw", "adam", "sgd", "lion", "adafactor"})
       .effect(Effect::Optimisation)
       .alias(".optimizer.type", lower_case);
   table.add("lr", &T::lr, "Learning rate (for Noam: a multiplier).")
@@ -207,6 +219,13 @@ Schedule make_schedule(const OptimConfig& config, const RunLength& run, std::vec
   s.warmup_steps = warmup_of(sched, run, s.max_steps);
   s.constant_steps = sched.constant_steps.value_or(
       sched.constant_ratio ? static_cast<int64_t>(*sched.constant_ratio * static_cast<double>(s.max_steps)) : 0);
+  s.gamma = sched.gamma;
+  s.decay_steps = sched.decay_steps.value_or(std::max<int64_t>(1, run.steps_per_epoch));
+  s.pct_start = sched.pct_start;
+  s.div_factor = sched.div_factor;
+  s.final_div_factor = sched.final_div_factor;
+  if (s.kind == ScheduleKind::Sweep && !(s.min_lr > 0 && s.base_lr > s.min_lr))
+    throw ConfigError("model.optim.sched: sweep rises from min_lr to lr; give a min_lr above 0 and below lr.");
   if (s.kind == ScheduleKind::Noam) {
     if (!sched.d_model) throw ConfigError("model.optim.sched: NoamAnnealing needs d_model.");
     s.d_model = *sched.d_model;
@@ -215,7 +234,7 @@ Schedule make_schedule(const OptimConfig& config, const RunLength& run, std::vec
     throw ConfigError(fmt::format("model.optim.lr {} is lower than sched.min_lr {}.", format_double(s.base_lr),
                                   format_double(s.min_lr)));
   const bool needs_length =
-      s.kind == ScheduleKind::CosineAnnealing || s.kind == ScheduleKind::Cosine || s.kind == ScheduleKind::Poly;
+      s.kind != ScheduleKind::Constant && s.kind != ScheduleKind::Noam && s.kind != ScheduleKind::Exponential;
   if (needs_length && s.max_steps <= 0)
     throw ConfigError(fmt::format(
         "model.optim.sched: {} needs a length; give trainer.max_steps, trainer.max_epochs or sched.max_steps.",

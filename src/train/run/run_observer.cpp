@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/log.h"
@@ -10,6 +12,16 @@
 #include "train/run/rescue.h"
 
 namespace redline::train {
+
+namespace {
+
+// To the millisecond, so that the text stays short.
+double unix_seconds() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(since).count()) / 1000.0;
+}
+
+}  // namespace
 
 measure::MetricTable metric_table(const task::Task& task) {
   measure::MetricTable table = measure::standard_metrics();
@@ -38,9 +50,11 @@ void RunObserver::config(const std::string& yaml) {
 
 void RunObserver::metrics(const LogValues& values) {
   require_in_place(writer_.lock(), writer_.directory());
-  writer_.metrics(values.step, values.metrics);
-  if (tensorboard_) tensorboard_->scalars(values.step, values.metrics);
-  if (csv_) csv_->row(values.step, values.metrics);
+  std::map<std::string, double> timed = values.metrics;
+  if (!timed.empty()) timed["wall_time"] = unix_seconds();
+  writer_.metrics(values.step, timed);
+  if (tensorboard_) tensorboard_->scalars(values.step, values.metrics);  // whose lines have a time of their own
+  if (csv_) csv_->row(values.step, timed);
 }
 
 void RunObserver::histograms(int64_t step) {
@@ -73,6 +87,7 @@ void RunObserver::validated(const LogValues& values) {
     if (starts_with(name, "val_")) text += fmt::format("{}{} {:.5g}", text.empty() ? "" : ", ", name, value);
   if (settings_.announce) log_info(fmt::format("step {}: {}", values.step, text));
   flush();
+  if (followers_ != nullptr) followers_->validated(values.step, values.metrics);
 }
 
 void RunObserver::monitored(const LogValues& values, const std::vector<std::string>& plots) {
@@ -127,10 +142,10 @@ void RunObserver::draw(const measure::StepRow& row) {
   if (state_.total > 0)
     state_.seconds_left = seconds_ * static_cast<double>(std::max<int64_t>(0, state_.total - row.step));
   state_.samples_per_second = samples_ / seconds_;
-  state_.iterations_per_second = 1.0 / seconds_;
+  state_.steps_per_second = 1.0 / seconds_;
   state_.loss = row.loss;
   state_.data_wait_share = wait_ / seconds_;
-  state_.memory_bytes = static_cast<uint64_t>(row.rss_bytes);
+  state_.process_bytes = static_cast<uint64_t>(row.rss_bytes);
   progress_->update(state_, row.begin_ns + row.wall_ns);
 }
 
@@ -142,6 +157,7 @@ void RunObserver::step(const measure::StepRow& row) {
 
 void RunObserver::finish() {
   if (tracing_) trace_step(settings_.trace->last);
+  state_.seconds_left.reset();  // nothing is left, or it is not known when the rest will be done
   if (progress_) progress_->finish(state_);
   flush();
 }

@@ -17,6 +17,7 @@
 #include "train/checkpoint/sample_log.h"
 #include "train/loop/cadence.h"
 #include "train/loop/observer.h"
+#include "train/run/followers.h"
 
 namespace redline::train {
 
@@ -37,6 +38,8 @@ class RunObserver : public LoopObserver {
   void watch(measure::StepClock& clock) { clock_ = &clock; }
   // The job's resolved config, for TensorBoard's text page.
   void config(const std::string& yaml);
+  // Told of every validation.
+  void tell(Followers& followers) { followers_ = &followers; }
 
   void step(const measure::StepRow& row) override;
   bool wants_samples() const override { return sample_log_ != nullptr; }
@@ -66,6 +69,7 @@ class RunObserver : public LoopObserver {
   std::unique_ptr<SampleLog> sample_log_;
   measure::ProgressState state_;
   measure::StepClock* clock_ = nullptr;
+  Followers* followers_ = nullptr;
   measure::SpanLog spans_;
   measure::KeptWrites trace_;
   bool tracing_ = false;

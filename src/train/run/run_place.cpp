@@ -73,7 +73,7 @@ RunPlace RunPlace::choose(const Job& job) {
     return place;
   }
   const std::string name = exp.name.value_or(job.root().name);
-  if (!exp.new_run && exp.resumes_by_itself()) {
+  if (!exp.new_run && (exp.resumes_by_itself() || exp.resumes_by_name())) {
     std::string holder;
     for (const fs::path& run : dated_runs(fs::path(kRunsFolder) / name)) {
       if (!is_unfinished_run_of(job, run) || is_past(job, run)) continue;

@@ -1,0 +1,159 @@
+// redline runs [FOLDER]: the runs in a folder, a line each.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "app/command.h"
+#include "app/json_text.h"
+#include "app/terminal.h"
+#include "core/error.h"
+#include "core/strings.h"
+#include "doctor/observation.h"
+#include "doctor/verdict.h"
+#include "measure/run_glance.h"
+
+namespace redline::app {
+
+void add_runs_command(CLI::App& program, const Globals& globals);
+
+namespace {
+
+struct RunsArguments {
+  std::string folder = "runs", sort = "time";
+};
+
+struct ListedRun {
+  std::string name;
+  measure::RunGlance seen;
+  std::string verdict;
+};
+
+double age_seconds(const measure::RunGlance& run) {
+  const auto now = std::filesystem::file_time_type::clock::now();
+  return std::max(0.0, std::chrono::duration<double>(now - run.written).count());
+}
+
+// From the last steps alone: what a glance can tell. `redline report` looks at the whole run.
+std::string verdict_of(const measure::RunGlance& run) {
+  if (run.rows.size() < 8) return "";
+  const doctor::Diagnosis found = doctor::diagnose({}, doctor::observe(run.rows), {}, {});
+  return found.limit == doctor::Limit::Unknown ? "" : doctor::limit_name(found.limit);
+}
+
+std::string progress_of(const measure::RunGlance& run) {
+  if (run.max_steps > 0) return fmt::format("{}/{}", run.step, run.max_steps);
+  if (run.max_epochs > 0) return fmt::format("{}, epoch {}/{}", run.step, run.epoch + 1, run.max_epochs);
+  return std::to_string(run.step);
+}
+
+std::optional<double> loss_of(const measure::RunGlance& run) {
+  if (run.rows.empty()) return std::nullopt;
+  return run.rows.back().loss;
+}
+
+std::optional<double> validation_of(const measure::RunGlance& run) {
+  const auto found = run.validation.find("val_loss");
+  if (found != run.validation.end()) return found->second;
+  return std::nullopt;
+}
+
+std::string number(const std::optional<double>& value) { return value ? fmt::format("{:.4g}", *value) : "-"; }
+
+void sort_runs(std::vector<ListedRun>& runs, const std::string& by) {
+  const auto key = [&](const ListedRun& run) -> double {
+    if (by == "loss") return validation_of(run.seen).value_or(loss_of(run.seen).value_or(INFINITY));
+    if (by == "speed") return -run.seen.samples_per_second();
+    if (by == "steps") return -static_cast<double>(run.seen.step);
+    return age_seconds(run.seen);
+  };
+  if (by == "name") return;  // as they were found
+  std::stable_sort(runs.begin(), runs.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+}
+
+nlohmann::json run_json(const ListedRun& run) {
+  const measure::RunGlance& seen = run.seen;
+  nlohmann::json line = {{"name", run.name},
+                         {"directory", seen.directory.string()},
+                         {"task", seen.task},
+                         {"state", measure::run_phase_name(seen.phase)},
+                         {"ended", seen.ended},
+                         {"step", seen.step},
+                         {"epoch", seen.epoch},
+                         {"precision", seen.precision},
+                         {"samples_per_second", seen.samples_per_second()},
+                         {"verdict", run.verdict},
+                         {"seconds_since_written", age_seconds(seen)},
+                         {"validation", seen.validation}};
+  if (seen.max_steps > 0) line["max_steps"] = seen.max_steps;
+  if (seen.max_epochs > 0) line["max_epochs"] = seen.max_epochs;
+  if (const auto loss = loss_of(seen)) line["loss"] = *loss;
+  return line;
+}
+
+void print_runs(const std::vector<ListedRun>& runs) {
+  std::vector<std::vector<std::string>> lines = {
+      {"run", "state", "steps", "loss", "val_loss", "samples/s", "limit", "written"}};
+  for (const ListedRun& run : runs)
+    lines.push_back({printable(run.name), measure::run_phase_name(run.seen.phase), progress_of(run.seen),
+                     number(loss_of(run.seen)), number(validation_of(run.seen)),
+                     run.seen.rows.empty() ? "-" : fmt::format("{:.4g}", run.seen.samples_per_second()),
+                     run.verdict.empty() ? "-" : run.verdict,
+                     format_seconds(std::round(age_seconds(run.seen))) + " ago"});
+  std::vector<size_t> widths(lines[0].size(), 0);
+  for (const auto& line : lines)
+    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
+  for (const auto& line : lines) {
+    std::string text;
+    for (size_t c = 0; c < line.size(); ++c) {
+      const bool right = c >= 2 && c <= 5;
+      text += (c > 0 ? "  " : "") +
+              (right ? fmt::format("{:>{}}", line[c], widths[c]) : fmt::format("{:<{}}", line[c], widths[c]));
+    }
+    fmt::print("{}\n", text.substr(0, text.find_last_not_of(' ') + 1));
+  }
+}
+
+void run_runs(const RunsArguments& arguments, const Globals& globals) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(arguments.folder, ignored))
+    throw DataError(
+        fmt::format("There is no folder '{}' to look for runs in; `redline train` makes runs/ where it is "
+                    "started, or give the folder.",
+                    printable(arguments.folder)));
+  const measure::HeldFiles held = measure::HeldFiles::now();
+  std::vector<ListedRun> runs;
+  for (const std::filesystem::path& directory : measure::find_runs(arguments.folder)) {
+    auto seen = measure::glance_at_run(directory, held);
+    if (!seen) continue;
+    const std::string name = directory.lexically_relative(arguments.folder).string();
+    std::string verdict = verdict_of(*seen);
+    runs.push_back({name == "." ? directory.filename().string() : name, std::move(*seen), std::move(verdict)});
+  }
+  sort_runs(runs, arguments.sort);
+  if (globals.json) {
+    nlohmann::json answer = {{"schema_version", 1}, {"runs", nlohmann::json::array()}};
+    for (const ListedRun& run : runs) answer["runs"].push_back(run_json(run));
+    fmt::print("{}\n", json_text(answer, 1));
+  } else if (runs.empty()) {
+    fmt::print("There are no runs in '{}'.\n", printable(arguments.folder));
+  } else {
+    print_runs(runs);
+  }
+}
+
+}  // namespace
+
+void add_runs_command(CLI::App& program, const Globals& globals) {
+  auto arguments = std::make_shared<RunsArguments>();
+  CLI::App* command =
+      program.add_subcommand("runs", "List the runs in a folder: state, progress, loss, speed, what limits them");
+  command->add_option("folder", arguments->folder, "Where to look, three folders deep");
+  command->add_option("--sort", arguments->sort, "time (newest first), name, loss, speed or steps")
+      ->check(CLI::IsMember({"time", "name", "loss", "speed", "steps"}));
+  command->callback([arguments, &globals] { run_runs(*arguments, globals); });
+}
+
+}  // namespace redline::app
