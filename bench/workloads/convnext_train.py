@@ -28,4 +28,4 @@ def workload(env):
         {**ours, **timm},
         [Bar("pictures_per_second", "redline_exact", best, 2.0, sentence="decode: exact (Pillow's pixels)"),
          Bar("pictures_per_second", "redline_fast", best, 2.0, sentence="decode: fast")],
-        rounds=3, notes="Peers by mode and worker processes. Both sides: pages of the files in memory, no validation, no checkpoints.")
+        rounds=5, notes="Peers by mode and worker processes. Both sides: pages of the files in memory, no validation, no checkpoints.")

@@ -19,5 +19,5 @@ def workload(env):
         {"convnext_fp32": run("convnext.yaml"), "convnext_amp": run("convnext_amp.yaml"), "baseline_fp32": run("baseline.yaml"), "baseline_amp": run("baseline_amp.yaml")},
         [claim("amp", "convnext_amp"), claim("memory_amp", "convnext_amp", memory), claim("baseline", "baseline_fp32"),
          claim("memory_baseline", "baseline_fp32", memory), claim("baseline_amp", "baseline_amp"), claim("memory_baseline_amp", "baseline_amp", memory)],
-        rounds=2, notes=f"An epoch of the recipes' {EPOCH:,} generated pictures takes {EPOCH:,} / pictures_per_second seconds. The recipes ask for 16-mixed; on a processor without "
+        rounds=3, notes=f"An epoch of the recipes' {EPOCH:,} generated pictures takes {EPOCH:,} / pictures_per_second seconds. The recipes ask for 16-mixed; on a processor without "
         "units for it redline takes bf16-mixed and says so.")
