@@ -96,7 +96,11 @@ TEST(Scaling, SaysWhereItStopsPaying) {
     return forecast_scale(basis, {Topology::Ring, {bandwidth, latency}, 1}, ranks, noise).stops_paying_at;
   };
   EXPECT_EQ(stop(1e4, 50e-6), 1) << "a link so slow that one rank is as good";
-  EXPECT_LT(stop(125e6, 50e-6), stop(125e7, 1e-6));
+  const std::vector<int> many{2, 8, 64, 512};
+  const auto slow = forecast_scale(basis, {Topology::Ring, {125e6, 50e-6}, 1}, many, std::nullopt),
+             fast = forecast_scale(basis, {Topology::Ring, {125e7, 1e-6}, 1}, many, std::nullopt);
+  for (size_t i = 0; i < many.size(); ++i)
+    EXPECT_GT(fast.points[i].samples_per_second, slow.points[i].samples_per_second) << many[i];
   EXPECT_LT(stop(125e8, 1e-6, 50.0), stop(125e8, 1e-6)) << "batches far beyond the noise are worth little";
 }
 

@@ -14,7 +14,7 @@ config::RequestSource JobSource::with(const Setting& setting) const {
     if (path == kPresetKey)
       changed.preset = value;
     else
-      changed.tuned.push_back(path + "=" + value);
+      (named ? changed.overrides : changed.tuned).push_back(path + "=" + value);
   }
   return changed;
 }

@@ -22,7 +22,9 @@ struct JobSource {
   Setting base{};                                     // under every setting: what makes the job fit its memory
   std::function<Setting(const Setting&)> complete{};  // with_companions; none: settings are taken as they are
 
-  // The user's job with `setting` on top (below what was typed).
+  bool named = false;  // settings are what the user named to compare, and stand above what was typed for both sides
+
+  // The user's job with `setting` on top (below what was typed, unless named).
   config::RequestSource with(const Setting& setting) const;
 };
 

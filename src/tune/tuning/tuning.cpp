@@ -145,6 +145,7 @@ TrialPool::Block Tuning::run_block(const Setting& a, const Setting& b, int block
 }
 
 std::vector<RaceRow> Tuning::race(const std::vector<Setting>& settings, int blocks, double turn_seconds) {
+  jobs_.named = true;
   read_job();
   measure_machine();
   observe(std::nullopt);

@@ -95,6 +95,7 @@ void Tuning::answer(measure::Ledger& ledger) {
 }
 
 std::vector<CertifyRow> Tuning::certify_named(const CertifyRequest& what) {
+  jobs_.named = true;
   read_job();
   if (what.speed) {
     measure_machine();
