@@ -66,7 +66,7 @@ KEYS = [
      {"model.optim.name": "adamw", "model.optim.lr": 6e-5, "model.optim.weight_decay": 0.02, "model.optim.betas": [0.8, 0.99]}),
     (["optimizer.paramwise_cfg.custom_keys.relative_position_bias_table.decay_mult=0."],
      {"model.optim.custom_keys.relative_position_bias_table.decay_mult": 0.0}),
-    (["load_from=swin.safetensors"], {"load_from": "swin.safetensors"}),
+    (["load_from=/data/swin.safetensors"], {"load_from": "/data/swin.safetensors"}),
     (["resume_from=runs/before"], {"exp_manager.resume": "runs/before"}),
     (["--work-dir", "runs/here"], {"exp_manager.run_dir": "runs/here"}),
     (["work_dir=runs/here"], {"exp_manager.run_dir": "runs/here"}),

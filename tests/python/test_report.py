@@ -57,6 +57,7 @@ CHECK = """({
 # What a reader could not see: elements wider than the page, text that its box cuts, letters outside their drawing.
 OVERFLOW = """(() => {
   const found = [], page = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth > page + 1) found.push('wide page ' + document.documentElement.scrollWidth);
   const scrolls = e => { for (; e; e = e.parentElement) { const o = getComputedStyle(e).overflowX; if (o === 'auto' || o === 'scroll') return true } return false };
   for (const e of document.querySelectorAll('main *')) {
     const box = e.getBoundingClientRect();
@@ -101,11 +102,11 @@ def test_nothing_is_cut_at_any_width(runs, browser, tmp_path, names, width, dark
 def test_the_overflow_check_sees_what_it_should(runs, browser, tmp_path):
     page = tmp_path / "report.html"
     assert redline("report", runs["base"], "--html", page).returncode == 0
-    planted = "<p style='white-space:nowrap'>" + "wide " * 400 + "</p><div style='overflow:hidden;width:4em;height:1em;white-space:nowrap'>" + "cut " * 9 + "</div>"
+    planted = "<p style='white-space:nowrap;display:inline-block'>" + "wide " * 400 + "</p><div style='overflow:hidden;width:4em;height:1em;white-space:nowrap'>" + "cut " * 9 + "</div>"
     page.write_text(page.read_text().replace("<main>", "<main>" + planted))
     browser.open(page)
     found = browser.evaluate(OVERFLOW)
-    assert any(line.startswith("wide P") for line in found) and any(line.startswith("cut DIV") for line in found)
+    assert any(line.startswith("wide P.") for line in found) and any(line.startswith("wide page") for line in found) and any(line.startswith("cut DIV") for line in found)
 
 
 @pytest.mark.parametrize("names", [["base"], ["tuned"], ["base", "tuned"]], ids="+".join)

@@ -156,7 +156,7 @@ def test_exit_codes_and_words(tmp_path):
     assert "bf16-mixed" in train(tmp_path / "c", "trainer.precision=8", code=2)
     (tmp_path / "file").write_text("x")
     train(tmp_path / "file" / "run", "trainer.max_steps=1", code=7)
-    assert "GPU" in train(tmp_path / "d", "trainer.accelerator=gpu", "trainer.max_steps=1", code=1)
+    assert "GPU" in train(tmp_path / "d", "trainer.accelerator=gpu", "trainer.max_steps=1", code=2)
     assert "memory" in train(tmp_path / "e", "trainer.memory_limit=200KiB", "trainer.max_steps=1", "model.hidden=4096", code=6)
     train(tmp_path / "f", "trainer.max_time=1s", "trainer.max_steps=100000000")
     assert not list(tmp_path.glob("a/*")), "nothing is written for a job that cannot run"

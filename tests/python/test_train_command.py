@@ -146,7 +146,7 @@ def test_eval_predict_and_convert(home, run):
     torch.testing.assert_close(load_file(home / "o.safetensors")["mu"], tensors["mu"])
     assert tensors["mu"].shape == (len(tensors["sample_ids"]), 4) and table.num_rows == len(tensors["sample_ids"])
     assert torch.equal(torch.tensor(table["mu"].to_pylist()), tensors["mu"])
-    assert ".safetensors or .parquet" in redline(home, "predict", "run", "new/train", "--out", "p.txt", code=2).stderr
+    assert ".parquet, .safetensors or .npy" in redline(home, "predict", "run", "new/train", "--out", "p.txt", code=2).stderr
     assert "no folder" in redline(home, "predict", "run", "new/train", "--out", "none/p.parquet", code=2).stderr
     assert "nothing at" in redline(home, "predict", "run", "gone", "--out", "q.parquet", code=3).stderr
     assert "no run directory" in redline(home, "eval", "new", code=3).stderr

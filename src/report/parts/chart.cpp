@@ -49,9 +49,13 @@ std::string axes(const Scale& x, const Scale& y, const LineChart& chart) {
         "<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text x=\"{:.1f}\" y=\"{:.1f}\" "
         "class=\"end\">{}</text>",
         x.from, x.to, y(value), y(value), x.from - 6, y(value) + 4, number(value));
-  for (double value : draw::ticks_within(x.low, x.high, 5))
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"mid\">{}</text>", x(value), kHeight - kBottom + 16,
-                       number(value));
+  for (double value : draw::ticks_within(x.low, x.high, 5)) {
+    // A number at the right end would reach beyond the drawing.
+    const std::string text = number(value);
+    const bool at_end = x(value) + 4.0 * static_cast<double>(text.size()) > x.to;
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\">{}</text>", at_end ? x.to : x(value),
+                       kHeight - kBottom + 16, at_end ? "end" : "mid", text);
+  }
   out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"mid\">{}</text>", (x.from + x.to) / 2, kHeight - 4,
                      draw::escape_html(chart.x_label));
   out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", 2.0, kTop - 12, draw::escape_html(chart.y_label));

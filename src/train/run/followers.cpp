@@ -111,7 +111,7 @@ void Followers::note_end(const Running& child, const ChildResult& result) {
   const std::string how = result.exit_code > 0 ? fmt::format("ended with exit code {}", result.exit_code)
                                                : fmt::format("was ended by signal {}", result.signal);
   if (!noted_.insert(child.name + how).second) return;  // once for each way to fail
-  const bool logger = child.name.starts_with("The ");
+  const bool logger = child.name.ends_with(" logger");
   const std::string words =
       follower_words(run_ / (logger ? split(child.name, ' ')[1] + ".log" : std::string("hooks.log")));
   log_warning(fmt::format("{} {}; the run is not touched by it.{}", child.name, how,
