@@ -176,6 +176,7 @@ TEST(BusyCores, CountsWhatIsNotIdleOnTheCoresAsked) {
       "cpu10 5 0 0 100 0 0 0 0 0 0\nintr 1 2 3\n";
   EXPECT_EQ(core_ticks(text, {0})->busy, 10u + 2 + 30 + 6 + 7 + 8);
   EXPECT_EQ(core_ticks(text, {0})->stolen, 8u);
+  EXPECT_EQ(core_ticks(text, {0})->nice, 2u);
   EXPECT_EQ(core_ticks(text, {0, 10})->busy, 63u + 5);
   EXPECT_FALSE(core_ticks(text, {2}));  // not there
   EXPECT_FALSE(core_ticks("", {}));

@@ -65,7 +65,9 @@ SurroundingsCounts SurroundingsReader::read() const {
   counts.cores = static_cast<int>(cores_.size());
   if (const auto ticks = core_ticks(proc_text(root_ / "proc/stat"), cores_)) {
     const auto per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
-    counts.busy_seconds = static_cast<double>(ticks->busy) / per_second;
+    // What has a low priority gives way, unless this process has one too.
+    const bool low = getpriority(PRIO_PROCESS, 0) > 0;
+    counts.busy_seconds = static_cast<double>(ticks->busy - (low ? 0 : ticks->nice)) / per_second;
     counts.stolen_seconds = static_cast<double>(ticks->stolen) / per_second;
   }
   counts.run_wait_ns = waited_ns(root_ / "proc/self/task");

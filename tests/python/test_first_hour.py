@@ -108,7 +108,7 @@ def test_a_recipes_paths_are_relative_to_it_and_a_runs_are_found_from_anywhere(m
 def test_a_missing_file_is_named_with_the_folder_that_was_searched(mine, tmp_path):
     done = redline("train", SPEECH, "--dry-run", "model.train_ds.manifest_filepath=nowhere.json", *SMALL_SPEECH, cwd=tmp_path, code=3)
     assert f"{tmp_path}/nowhere.json" in done.stderr and ".." not in done.stderr.replace("...", "")
-    (tmp_path / "m.json").write_text(json.dumps({"audio_filepath": "lost.wav", "duration": 1.5}) + "\n")
+    (tmp_path / "m.json").write_text(4 * (json.dumps({"audio_filepath": "lost.wav", "duration": 1.5}) + "\n"))
     done = redline("train", SPEECH, "--dry-run", "model.train_ds.manifest_filepath=m.json", *SMALL_SPEECH, cwd=tmp_path, code=3)
     assert "'lost.wav' in '" + os.path.realpath(tmp_path) in done.stderr
 
@@ -169,12 +169,13 @@ def test_resume_by_name(mine, tmp_path):
     job = ["train", SEQUENCES, "--run-dir", tmp_path / "run", "model.train_ds.path=mine.parquet", "model.validation_ds.path=mine.parquet", "model.column=ids", *SMALL_SEQUENCES,
            "trainer.val_check_interval=1", "exp_manager.checkpoint_callback_params.every_n_train_steps=1", "exp_manager.checkpoint_callback_params.keep_last=9"]
     redline(*job, cwd=mine)
-    done = redline(*job, "--resume", "2", "trainer.max_steps=4", cwd=mine)
-    assert "at step 2" in done.stderr and "Stopped after 4 steps" in done.stderr
+    # A save may be left out while the one before it is still written: any step that is there will do.
+    done = redline(*job, "--resume", "77", cwd=mine, code=4)
+    there = re.findall(r"\d+", done.stderr.split("no checkpoint of that step; there are")[1])
+    done = redline(*job, "--resume", there[0], "trainer.max_steps=4", cwd=mine)
+    assert f"at step {there[0]}" in done.stderr and "Stopped after 4 steps" in done.stderr
     assert "at step 4" in redline(*job, "--resume", "last", "trainer.max_steps=5", cwd=mine).stderr
     assert "Resuming from" in redline(*job, "--resume", "best", "trainer.max_steps=5", cwd=mine).stderr
-    done = redline(*job, "--resume", "77", cwd=mine, code=4)
-    assert "no checkpoint of that step; there are" in done.stderr
     done = redline(*job[:2], "--run-dir", tmp_path / "none", *job[4:], "--resume", "best", cwd=mine, code=4)
     assert "has no checkpoint" in done.stderr
 
@@ -286,7 +287,7 @@ def test_hooks_run_beside_the_run_and_cannot_harm_it(mine, tmp_path):
     done = small_job(mine, tmp_path / "run", f"exp_manager.on_validation={hook}", f"exp_manager.on_end={hook}", "exp_manager.on_checkpoint=false-command-that-is-not-there")
     assert set((tmp_path / "said").read_text().split("\n")) >= {"validation 3", "end 3"}
     assert "on_checkpoint cannot be started" in done.stderr and "Stopped after 3 steps" in done.stderr
-    assert "does not end" in redline("train", SEQUENCES, "--run-dir", tmp_path / "no", *SMALL_SEQUENCES, "exp_manager.on_end='x", cwd=mine, code=2).stderr
+    assert "does not end" in redline("train", SEQUENCES, "--run-dir", tmp_path / "no", *SMALL_SEQUENCES, "exp_manager.on_end=echo 'x", cwd=mine, code=2).stderr
 
 
 def test_the_mlflow_logger_follows_a_run(mine, tmp_path):

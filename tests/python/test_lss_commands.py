@@ -81,7 +81,7 @@ def test_chaos_loses_nothing(job):
 
 def test_doctor_speaks_of_samples_and_iterations(job):
     said = redline("doctor", job, "--steps", 12, "--blocks", 0, "trainer.max_steps=1000", "trainer.max_iters=1000").stdout
-    assert re.search(r"[\d.]+\s+samples/s,\s+[\d.]+\s+iterations/s", said)
+    assert re.search(r"[\d.]+\s+samples/s,\s+[\d.]+\s+steps/s", said)
     assert "forward" in said and "transform" in said
 
 

@@ -50,7 +50,7 @@ std::string described(std::string_view what) {
   program.name = "redline-example";
   program.sentence = "shows what the tables give";
   program.version = "1.0";
-  program.commands = {{"train", "Train a model."}, {"tune", "It's faster."}};
+  program.commands = {{"train", "Train a model.", {}, {}, true}, {"tune", "It's faster.", {}, {}, true}};
   program.flags = {{"-q, --quiet", "Say less."}};
   program.exit_codes = {{"2", "The command line or a recipe is wrong."}};
   if (what == "json-schema") return options_json_schema(one);

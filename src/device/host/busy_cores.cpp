@@ -32,9 +32,10 @@ std::optional<CoreTicks> core_ticks(std::string_view proc_stat, const std::vecto
     const std::vector<std::string> words = split(line, ' ');
     const auto core = parse_int(words[0].substr(3));
     if (!core || std::find(cores.begin(), cores.end(), static_cast<int>(*core)) == cores.end()) continue;
-    constexpr size_t kIdle = 4, kIoWait = 5, kSteal = 8;
+    constexpr size_t kNice = 2, kIdle = 4, kIoWait = 5, kSteal = 8;
     for (size_t field = 1; field <= kSteal && field < words.size(); ++field)
       if (field != kIdle && field != kIoWait) ticks.busy += static_cast<uint64_t>(parse_int(words[field]).value_or(0));
+    if (words.size() > kNice) ticks.nice += static_cast<uint64_t>(parse_int(words[kNice]).value_or(0));
     if (words.size() > kSteal) ticks.stolen += static_cast<uint64_t>(parse_int(words[kSteal]).value_or(0));
     ++found;
   }

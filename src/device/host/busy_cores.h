@@ -9,10 +9,10 @@
 
 namespace redline::device {
 
-// Ticks that the given cores were not idle, and those of them that the hypervisor took, from the text of /proc/stat;
-// empty when a core is missing there.
+// Ticks that the given cores were not idle, and those of them that went to processes of low priority and to the
+// hypervisor, from the text of /proc/stat; empty when a core is missing there.
 struct CoreTicks {
-  uint64_t busy = 0, stolen = 0;
+  uint64_t busy = 0, nice = 0, stolen = 0;
 };
 std::optional<CoreTicks> core_ticks(std::string_view proc_stat, const std::vector<int>& cores);
 
