@@ -83,6 +83,8 @@ class Campaign:
             return f"exit code {code}: {err[-400:]}"
         if not re.search(rf"Rank {outcome.rank}\b", err) or re.search(rf"Rank (?!{outcome.rank}\b)\d+ (was killed|has given no sign)", err):
             return f"rank {outcome.rank} is not the one that is named: {err[-600:]}"
+        if "Stopped after" in err:
+            return ""  # its work was done: all ranks had left the last barrier, and the launcher still says who was killed
         seen = re.search(r"last seen in (\w+) of step (\d+)", err)
         if not seen:
             return f"no phase is named: {err[-600:]}"

@@ -48,7 +48,7 @@ model:
 """,
     "lss": f"""base: {ROOT}/recipes/lss_swin_nuscenes.yaml
 model:
-  grid: {{xbound: [-50.0, 50.0, 5.0], ybound: [-50.0, 50.0, 5.0], zbound: [-10.0, 10.0, 20.0], dbound: [4.0, 44.0, 8.0]}}
+  grid: {{xbound: [-48.0, 48.0, 6.0], ybound: [-48.0, 48.0, 6.0], zbound: [-10.0, 10.0, 20.0], dbound: [4.0, 44.0, 8.0]}}
   image_size: [64, 96]
   cam_channels: 8
   neck_channels: 16
