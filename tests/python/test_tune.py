@@ -299,3 +299,12 @@ def test_race_compares_named_settings(folder):
                           "trainer.precision=nonsense", "--blocks", "2", "--turn", "0.1s").stdout)["settings"]
     assert rows[0]["ratio"] > 0 and len(rows[0]["seconds"]) == 2
     assert rows[1]["failure"] and "ratio" not in rows[1]
+
+
+def test_a_named_setting_stands_above_what_is_typed(folder):
+    """A rate typed for both sides must not undo the rate that is to be judged: a training that learns nothing was certified."""
+    said = run(folder, "--json", "certify", "job.yaml", "model.optim.lr=0.01", "--steps", "60", "--pairs", "3", "--with", "model.optim.lr=0 model.optim.sched.min_lr=0",
+               "--with", "model.optim.lr=0.01").stdout
+    stuck, same = (row["certificate"] for row in json.loads(said)["settings"])
+    assert stuck["paired"]["difference"] > 0 and stuck["kind"] != "not worse"
+    assert same["paired"]["difference"] == 0
