@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace redline::doctor {
 
@@ -84,10 +85,12 @@ std::vector<measure::SurroundingsWindow> surroundings_of(const measure::RunRecor
 
 std::vector<measure::StepRow> undisturbed(std::span<const measure::StepRow> rows,
                                           std::span<const measure::SurroundingsWindow> windows) {
+  std::vector<measure::SurroundingsWindow> busy;  // few of a long run's thousands
+  std::ranges::copy_if(windows, std::back_inserter(busy), disturbed);
   std::vector<measure::StepRow> quiet;
   for (const measure::StepRow& row : rows)
-    if (std::none_of(windows.begin(), windows.end(), [&](const measure::SurroundingsWindow& w) {
-          return row.step >= w.first_step && row.step <= w.last_step && disturbed(w);
+    if (std::ranges::none_of(busy, [&](const measure::SurroundingsWindow& w) {
+          return row.step >= w.first_step && row.step <= w.last_step;
         }))
       quiet.push_back(row);
   if (quiet.size() < kFewestRows) quiet.assign(rows.begin(), rows.end());
