@@ -1,4 +1,4 @@
-"""The doctor's predictions against what blocks alone showed, in full ledgers of both tasks' guide starting points."""
+"""The doctor's predictions against what blocks alone showed, in full ledgers of the guides' starting points."""
 import math
 import os
 import statistics
@@ -35,13 +35,13 @@ def story(rows):
 
 def workload(env):
     def run():
-        rows = [(job, e) for job in ledgers.JOBS for e in judged(ledgers.full_ledger(env.redline, env.work / "predictions", job, BUDGET)["card"])]
+        rows = [(job, e) for job in ledgers.JOBS for e in judged(ledgers.kept_ledger(env.redline, env.work / "predictions", job, BUDGET)["card"])]
         load.notes = story(rows)
         errors = [abs(100 * (e["predicted"] - e["measured"]["ratio"])) for _, e in rows]
         return {"rows": len(rows), "median_error_points": statistics.median(errors) if errors else 0.0,
                 "not_covered_percent": 100 * sum(not covered(e) for _, e in rows) / max(1, len(rows))}
 
-    load = Workload(name="predictions", sentence=f"Full ledgers of {BUDGET} s of the guides' starting points of both tasks; rows without threads where prediction or outcome exceeds 5 %",
+    load = Workload(name="predictions", sentence=f"Full ledgers of {BUDGET} s of the guides' starting points of all tasks; rows without threads where prediction or outcome exceeds 5 %",
                     variants={"doctor": run}, rounds=1,
                     bars=[Bar("median_error_points", "doctor", "doctor", smaller_is_better=True, at_most=5, sentence="predicted less measured, percentage points"),
                           Bar("not_covered_percent", "doctor", "doctor", smaller_is_better=True, at_most=10, sentence="outside the intervals")])

@@ -92,7 +92,11 @@ SampleCost PlanModel::sample_cost(const PlanShape& shape, double seconds) const 
 
 double PlanModel::fitted_compute(const PlanShape& shape, const PrecisionCost& precision) const {
   const SampleCost cost = sample_cost(shape, 0);
-  return cost.pieces * (seen_.pieces.piece_seconds + precision.piece_seconds) +
+  const double as_now = reference_ ? sample_cost(*reference_, 0).pieces : cost.pieces;
+  // Larger pieces that were raced and are slower (they fall out of a cache) make a piece cost less than nothing. Smaller
+  // ones than now need not be faster for it.
+  const double pieces = seen_.pieces.piece_seconds < 0 ? std::min(cost.pieces, as_now) : cost.pieces;
+  return pieces * seen_.pieces.piece_seconds + cost.pieces * precision.piece_seconds +
          precision.item_factor * (cost.items * seen_.pieces.item_seconds + cost.padding * seen_.pieces.padding_seconds);
 }
 

@@ -184,6 +184,12 @@ TEST(Candidates, LargerPiecesThatWereRacedArePredictedAsTheyWere) {
     EXPECT_NEAR(find(all, "micro_batch_size", "8")->predicted_gain, ratio - 1, 1e-9);
     const double most = find(all, "micro_batch_size", "16")->predicted_gain;
     EXPECT_EQ(most > ratio - 1, ratio > 1) << most;
+    // Larger pieces that are slower do not say that smaller ones are faster.
+    const double least = find(all, "micro_batch_size", "1")->predicted_gain;
+    if (ratio > 1)
+      EXPECT_LT(least, -0.1);
+    else
+      EXPECT_NEAR(least, 0, 1e-9);
   }
   job.bounded_by_length = true;
   EXPECT_FALSE(larger_pieces(job));
