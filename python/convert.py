@@ -112,7 +112,7 @@ def export_file(arguments):
         torch.save(tensors, arguments.target)
         return
     if not arguments.config:
-        fail("a .nemo file needs its model_config.yaml: give it with --config")
+        fail("a .nemo file needs its model_config.yaml: convert the run itself, or give it with --config")
     weights = io.BytesIO()
     torch.save(tensors, weights)
     with open(arguments.config, "rb") as file:

@@ -5,7 +5,9 @@
 
 #include "app/command.h"
 #include "app/json_text.h"
+#include "config/job.h"
 #include "core/error.h"
+#include "core/file_ops.h"
 #include "core/log.h"
 #include "core/strings.h"
 #include "models/register.h"
@@ -25,6 +27,18 @@ struct ConvertArguments {
   std::string config, memory, timeout;
 };
 
+// A run knows what a .nemo file must say of its model; elsewhere --config does. Of a run or of one of its checkpoints.
+std::string config_of_run(const std::filesystem::path& source) {
+  constexpr size_t kMostBytes = size_t{16} << 20;
+  for (const std::filesystem::path& folder : {source, source / ".." / ".."}) {
+    const std::filesystem::path file = folder / "config.resolved.yaml";
+    std::error_code code;
+    if (std::filesystem::is_directory(source, code) && std::filesystem::is_regular_file(file, code))
+      return models::reference_config(config::read_yaml_text(read_file(file, kMostBytes), file.string()));
+  }
+  return "";
+}
+
 train::ConvertRequest convert_request(const ConvertArguments& arguments) {
   train::ConvertRequest request = arguments.request;
   std::vector<std::string> words = arguments.words;
@@ -40,6 +54,8 @@ train::ConvertRequest convert_request(const ConvertArguments& arguments) {
   request.source = words[0];
   request.target = words[1];
   request.config = arguments.config;
+  if (request.config.empty() && request.target.extension() == ".nemo")
+    request.config_text = config_of_run(request.source);
   if (!arguments.memory.empty()) {
     const auto bytes = parse_bytes(arguments.memory);
     if (!bytes || *bytes == 0 || *bytes > static_cast<uint64_t>(INT64_MAX))
@@ -87,7 +103,8 @@ void add_convert_command(CLI::App& program, const Globals& globals) {
   command->add_option("--rename-prefix", arguments->renames,
                       "FROM=TO, e.g. module.= ; may be repeated, the first that fits is used");
   command->add_option("--dtype", arguments->request.dtype, "Type of floating tensors in OUT: F32, F16, BF16, F64");
-  command->add_option("--config", arguments->config, "model_config.yaml to put into a .nemo file");
+  command->add_option("--config", arguments->config,
+                      "model_config.yaml to put into a .nemo file; a speech run has its own");
   command->add_option("--memory", arguments->memory,
                       "Most memory for reading or writing a torch file, e.g. 8GiB; default: eight times its size, at "
                       "least 2 GiB");

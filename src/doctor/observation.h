@@ -35,10 +35,9 @@ struct Calibration {
   };
   std::optional<Race> larger;    // in larger pieces, against the job as it is
   std::optional<Race> bucketed;  // these in length buckets, against these: what the padding that goes had cost
-  std::optional<Race> precise;   // larger pieces in another precision, against them: what it does to an item
-  // What that precision adds to a piece by rounding weights for it, below zero where the job's own does so and it does
-  // not.
-  double cast_seconds = 0;
+  // In another precision, against the job as it is, and its larger pieces in it, against these: together what it does
+  // to an item and to a piece (weights that are rounded for each, products too small to gain).
+  std::optional<Race> precise, larger_precise;
   double parallel_share = 0.8;       // of a step that more threads speed up; what is left is bound by memory or serial
   double parallel_deviation = 0.15;  // of that: a prior until threads were raced
 };

@@ -42,6 +42,10 @@ class PlanModel {
   struct PrecisionCost {
     double piece_seconds = 0, item_factor = 1;
   };
+  struct BeforeAndAfter {
+    SampleCost before, after;
+  };
+  PrecisionCost costs_of_precision(const BeforeAndAfter& as_is, const std::optional<BeforeAndAfter>& larger) const;
   double fitted_compute(const PlanShape& shape, const PrecisionCost& precision) const;
   PrecisionCost precision_cost(const Setting& setting) const;
 

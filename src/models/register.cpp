@@ -1,9 +1,11 @@
 #include "models/register.h"
 
+#include "core/error.h"
 #include "models/convnext/task.h"
 #include "models/lift_splat/reference_names.h"
 #include "models/lift_splat/task.h"
 #include "models/sequence_vae/task.h"
+#include "models/speech_ssl/nemo_config.h"
 #include "models/speech_ssl/speech_ssl_task.h"
 
 namespace redline::models {
@@ -19,6 +21,13 @@ void register_all(task::Registry& registry) {
 
 torch::Tensor from_reference_order(const std::string& name, const torch::Tensor& tensor) {
   return lift_splat::in_order_of_swin(name, tensor);
+}
+
+std::string reference_config(const config::Node& resolved) {
+  const config::Node* const task = resolved.find("task");
+  if (task != nullptr && task->text() == "speech_ssl") return speech::nemo_config(resolved);
+  throw ConfigError("Only a speech_ssl run becomes a .nemo file without --config; this is a run of " +
+                    (task != nullptr ? task->text() : std::string("no known task")) + ".");
 }
 
 }  // namespace redline::models

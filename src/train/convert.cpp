@@ -156,7 +156,10 @@ void write_target(const ConvertRequest& request, const NamedTensors& tensors) {
   const fs::path written = scratch.path() / ("written" + request.target.extension().string());
   write_safetensors_atomic(plain, tensors);
   std::vector<std::string> arguments = {"export", plain.string(), written.string()};
-  if (!request.config.empty()) arguments.insert(arguments.end(), {"--config", fs::absolute(request.config).string()});
+  fs::path config = request.config.empty() ? fs::path() : fs::absolute(request.config);
+  if (config.empty() && !request.config_text.empty())
+    write_file_atomic(config = scratch.path() / "model_config.yaml", request.config_text);
+  if (!config.empty()) arguments.insert(arguments.end(), {"--config", config.string()});
   run_python(request, arguments, scratch.path() / "log", plain, "Writing '" + printable(request.target.string()) + "'");
   posix_file_ops().rename(written, request.target);
 }

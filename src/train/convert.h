@@ -21,6 +21,7 @@ struct ConvertRequest {
   std::filesystem::path target;  // .safetensors, .pt/.pth/.ckpt or .nemo
   std::string key;               // the dictionary inside a torch file, e.g. "model_ema"; empty: looked for
   std::filesystem::path config;  // model_config.yaml for a .nemo target
+  std::string config_text;       // the same as text, where there is no such file
   std::vector<std::pair<std::string, std::string>>
       rename_prefixes;  // "module." -> ""; the first that fits a name is applied
   // Names of a project we know -> ours, given all names of the file (after the prefixes); may be empty. A tensor whose

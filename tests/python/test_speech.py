@@ -7,10 +7,12 @@ import os
 import pathlib
 import struct
 import subprocess
+import tarfile
 import wave
 
 import numpy
 import pytest
+import yaml
 from safetensors.numpy import load_file, save_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -222,3 +224,37 @@ def test_a_short_run_learns(clips, tmp_path):
             "--run-dir", tmp_path / "run")
     found = losses(tmp_path / "run", "loss")
     assert sum(found[-8:]) / 8 < sum(found[:4]) / 4 - 0.15, found
+
+
+NEMO_OPENS = """
+import sys
+from safetensors.torch import save_file
+from nemo.collections.asr.models.ssl_models import EncDecDenoiseMaskedTokenPredModel as Model
+model = Model.restore_from(sys.argv[1], map_location="cpu")
+print("opened", sum(p.numel() for p in model.parameters()), model.encoder.d_model, len(model.encoder.layers))
+save_file({name: value.contiguous() for name, value in model.state_dict().items()}, sys.argv[2])
+"""
+
+
+def test_a_run_becomes_a_nemo_file_without_help(clips, tmp_path):
+    redline("train", *job(clips, "trainer.max_steps=1"), "--run-dir", tmp_path / "run")
+    redline("convert", tmp_path / "run", tmp_path / "out.nemo")
+    with tarfile.open(tmp_path / "out.nemo") as archive:
+        config = yaml.safe_load(archive.extractfile("./model_config.yaml"))
+    assert config["target"].endswith("EncDecDenoiseMaskedTokenPredModel") and config["train_ds"] is None
+    assert config["encoder"]["d_model"] == 32 and config["encoder"]["_target_"].endswith("ConformerEncoder")
+    assert isinstance(config["preprocessor"]["log_zero_guard_value"], float) and "count_last_frame" not in config["preprocessor"]
+    assert "fused_kernels" not in config and config["decoder"]["feat_in"] == 32
+    # One of its checkpoints as well; a run of another task says why not.
+    checkpoint = next((tmp_path / "run/checkpoints").glob("step-*"))
+    redline("convert", checkpoint, tmp_path / "again.nemo")
+    redline("train", ROOT / "recipes/sequence_vae.yaml", "--preset", "quick", "trainer.max_steps=1", "model.d_model=32", "--run-dir", tmp_path / "vae")
+    assert "Only a speech_ssl run" in redline("convert", tmp_path / "vae", tmp_path / "no.nemo", code=2).stderr
+    peers = ROOT / ".venv-peers/bin/python"
+    if not (ROOT / ".venv-peers/.redline-requirements").exists():
+        pytest.skip("NeMo itself was not asked: the peers' environment is not installed (bench/run makes it)")
+    done = subprocess.run([peers, "-c", NEMO_OPENS, tmp_path / "out.nemo", tmp_path / "theirs.safetensors"], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert " 32 1" in done.stdout
+    theirs, ours = load_file(tmp_path / "theirs.safetensors"), load_file(newest(tmp_path / "run"))
+    assert set(ours) <= set(theirs) and all(numpy.array_equal(ours[name].reshape(theirs[name].shape), theirs[name]) for name in ours)

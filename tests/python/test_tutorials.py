@@ -11,7 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REDLINE = os.environ.get("REDLINE", str(ROOT / "build/redline"))
 SLOW = os.environ.get("REDLINE_SLOW") == "1"
-TUTORIALS = ["sequences"] + (["speech", "pictures"] if SLOW else [])
+TUTORIALS = ["sequences"] + (["speech", "pictures", "birds_eye"] if SLOW else [])
 
 
 def blocks(name):
@@ -38,7 +38,7 @@ def test_a_tutorial_does_what_it_says(tmp_path, name):
 
 
 def test_every_tutorial_goes_all_the_way():
-    for name in ("speech", "sequences", "pictures"):
+    for name in ("speech", "sequences", "pictures", "birds_eye"):
         text = " ".join(text for kind, text in blocks(name) if kind == "sh")
         for command in ("data synth", "train", "tune", "report", "eval", "predict", "convert"):
             assert f"redline {command}" in text, (name, command)

@@ -48,23 +48,44 @@ PlanModel::PlanModel(const Observation& seen, PlanShapeOf plan_shape, bool assum
 // The fitted costs give way to what was raced.
 void PlanModel::anchor() {
   const Calibration& races = seen_.calibration;
-  if (!reference_ || !races.larger) return;
+  if (!reference_) return;
   const auto raced = [&](const Setting& setting, double ratio) -> std::optional<SampleCost> {
     const auto shape = plan_shape_(setting);
     if (!shape) return std::nullopt;
     return sample_cost(*shape, seen_.step_seconds / seen_samples() / ratio - around_compute(shape->samples_per_step));
   };
-  const auto larger = raced(races.larger->setting, races.larger->ratio);
-  const auto bucketed =
-      races.bucketed ? raced(races.bucketed->setting, races.larger->ratio * races.bucketed->ratio) : std::nullopt;
-  if (larger) anchor_pieces(sample_cost(*reference_, compute_ / seen_samples()), *larger, bucketed, seen_.pieces);
-  if (!larger || !races.precise) return;
-  const double pieces = larger->pieces * seen_.pieces.piece_seconds;
-  const auto precise = raced(races.precise->setting, races.larger->ratio * races.precise->ratio);
-  if (!precise || larger->seconds <= pieces) return;
+  const auto on_top_of_larger = [&](const std::optional<Calibration::Race>& race) {
+    return race ? raced(race->setting, races.larger->ratio * race->ratio) : std::nullopt;
+  };
+  const SampleCost now = sample_cost(*reference_, compute_ / seen_samples());
+  std::optional<SampleCost> larger, larger_precise;
+  if (races.larger && (larger = raced(races.larger->setting, races.larger->ratio))) {
+    anchor_pieces(now, *larger, on_top_of_larger(races.bucketed), seen_.pieces);
+    larger_precise = on_top_of_larger(races.larger_precise);
+  }
+  if (!races.precise) return;
+  const auto precise = raced(races.precise->setting, races.precise->ratio);
+  if (!precise) return;
   precision_ = races.precise->setting.at(kPrecision);
-  const double items = precise->seconds - pieces - larger->pieces * races.cast_seconds;
-  precision_cost_ = {races.cast_seconds, std::clamp(items / (larger->seconds - pieces), 0.05, 20.0)};
+  precision_cost_ = costs_of_precision({now, *precise}, larger && larger_precise
+                                                            ? std::optional(BeforeAndAfter{*larger, *larger_precise})
+                                                            : std::nullopt);
+}
+
+// Two races, two unknowns: pieces * p + factor * items = seconds. With one race an item and a piece change alike.
+PlanModel::PrecisionCost PlanModel::costs_of_precision(const BeforeAndAfter& as_is,
+                                                       const std::optional<BeforeAndAfter>& larger) const {
+  const double piece = seen_.pieces.piece_seconds;
+  const auto items = [&](const BeforeAndAfter& race) { return race.before.seconds - race.before.pieces * piece; };
+  const double ratio = as_is.after.seconds / std::max(1e-12, as_is.before.seconds);
+  const PrecisionCost alike{piece * (ratio - 1), ratio};
+  if (!larger) return alike;
+  const double apart = larger->before.pieces * items(as_is) - as_is.before.pieces * items(*larger);
+  if (std::abs(apart) <= 0.05 * as_is.before.pieces * std::abs(items(*larger))) return alike;
+  const double factor =
+      (larger->before.pieces * as_is.after.seconds - as_is.before.pieces * larger->after.seconds) / apart;
+  const double sound = std::clamp(factor, 0.05, 20.0);
+  return {(as_is.after.seconds - sound * items(as_is)) / as_is.before.pieces - piece, sound};
 }
 
 bool PlanModel::knows_precision(const std::string& precision) const {
@@ -93,8 +114,8 @@ SampleCost PlanModel::sample_cost(const PlanShape& shape, double seconds) const 
 double PlanModel::fitted_compute(const PlanShape& shape, const PrecisionCost& precision) const {
   const SampleCost cost = sample_cost(shape, 0);
   const double as_now = reference_ ? sample_cost(*reference_, 0).pieces : cost.pieces;
-  // Larger pieces that were raced and are slower (they fall out of a cache) make a piece cost less than nothing. Smaller
-  // ones than now need not be faster for it.
+  // Larger pieces that were raced and are slower (they fall out of a cache) make a piece cost less than nothing.
+  // Smaller ones than now need not be faster for it.
   const double pieces = seen_.pieces.piece_seconds < 0 ? std::min(cost.pieces, as_now) : cost.pieces;
   return pieces * seen_.pieces.piece_seconds + cost.pieces * precision.piece_seconds +
          precision.item_factor * (cost.items * seen_.pieces.item_seconds + cost.padding * seen_.pieces.padding_seconds);
@@ -120,13 +141,16 @@ double PlanModel::gain(const Setting& setting) const {
 double PlanModel::deviation(const Setting& setting) const {
   const double log = std::log(std::max(0.1, 1 + gain(setting)));
   const Calibration& races = seen_.calibration;
-  if (races.larger) {
-    double far = std::abs(std::log(races.larger->ratio)), error = races.larger->deviation;
-    for (const auto* const race : {&races.bucketed, &races.precise})
-      if (*race) far += std::abs(std::log((*race)->ratio)), error = std::hypot(error, (*race)->deviation);
+  double far = 0, error = 0;
+  for (const auto* const race : {&races.larger, &races.bucketed, &races.precise, &races.larger_precise}) {
+    if (!*race) continue;
+    const bool itself = (*race)->setting == setting && (race == &races.larger || race == &races.precise);
+    if (itself) return std::hypot(kLeastMiss, (*race)->deviation);
+    far += std::abs(std::log((*race)->ratio)), error = std::hypot(error, (*race)->deviation);
+  }
+  if (races.larger || (races.precise && setting.count(kPrecision) != 0))
     return std::hypot(kLeastMiss + kRacedMiss * std::abs(log),
                       error * std::min(1.0, std::abs(log) / std::max(0.02, far)));
-  }
   const double share = compute_share(seen_);
   const double fitted =
       seen_.costs.known ? share * std::hypot(seen_.costs.padding_error, seen_.costs.fixed_error) : 0.1 * share;

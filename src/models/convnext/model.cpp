@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "models/layers/recompute.h"
 
 namespace redline::models::convnext {
 
@@ -72,7 +73,7 @@ class ConvNeXt : public Backbone {
     torch::Tensor x = patch_layer(stem_, images.permute({0, 2, 3, 1}), pass);
     for (Stage& stage : stages_) {
       if (!stage.downsample.is_empty()) x = patch_layer(stage.downsample, x, pass);
-      for (Block& b : stage.blocks) x = block(b, x, pass);
+      for (Block& b : stage.blocks) x = options_.gradient_checkpointing ? again(b, x, pass) : block(b, x, pass);
     }
     return x;
   }
@@ -92,6 +93,15 @@ class ConvNeXt : public Backbone {
   }
 
  private:
+  // Of the block only its input is kept.
+  static torch::Tensor again(const Block& b, const torch::Tensor& x, const Pass& pass) {
+    return recomputed({x}, *pass.ctx,
+                      [b, fused = pass.fused](const std::vector<torch::Tensor>& in,
+                                              task::Context& ctx) mutable -> std::vector<torch::Tensor> {
+                        return {block(b, in[0], {&ctx, fused})};
+                      })[0];
+  }
+
   struct Stage {
     PatchLayer downsample{nullptr};
     std::vector<Block> blocks;

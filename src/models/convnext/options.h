@@ -34,6 +34,7 @@ struct Options : LossOptions {
   bool normalize_embedding = false;
   std::string loss = "cross_entropy";
   bool fused_kernels = true;
+  bool gradient_checkpointing = false;
   embedding::EmbeddingOptions monitor;
 
   bool is_baseline() const { return arch == "baseline"; }

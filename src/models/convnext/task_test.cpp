@@ -64,6 +64,28 @@ TEST(ConvNeXtTask, TheGuidesTwoNumbersAreDimsAndDepths) {
   EXPECT_THROW(o.complete(), ConfigError);
 }
 
+TEST(ConvNeXtTask, ComputedAgainInBackwardGivesTheSameNumbers) {
+  for (const bool fused : {true, false}) {
+    Options o = small_options();
+    o.drop_path_rate = 0.5;
+    o.fused_kernels = fused;
+    const task::Batch batch = make_batch(o, 5);
+    std::vector<torch::Tensor> kept;
+    for (const bool again : {false, true}) {
+      o.gradient_checkpointing = again;
+      const auto task = make_convnext_task(o, 3);
+      task::Context ctx(9, 4, true, batch.sample_ids);
+      task->loss(batch, ctx).value.backward();
+      const std::vector<torch::Tensor> parameters = task->module().parameters();
+      if (!again) {
+        for (const torch::Tensor& p : parameters) kept.push_back(p.grad().clone());
+        continue;
+      }
+      for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(torch::equal(parameters[i].grad(), kept[i])) << i << fused;
+    }
+  }
+}
+
 // One batch whole and in pieces: the same loss and gradients, stochastic depth on, soft targets or labels.
 TEST(ConvNeXtTask, SplitBatchesGiveTheSameGradients) {
   for (const bool fused : {true, false})

@@ -86,4 +86,14 @@ std::vector<torch::Tensor> recomputed(const std::vector<torch::Tensor>& inputs, 
   return outputs;
 }
 
+std::vector<torch::Tensor> recomputed(const std::vector<torch::Tensor>& inputs, const task::Context& ctx,
+                                      const DrawingBlock& block) {
+  const auto ids = std::make_shared<const std::vector<int64_t>>(ctx.sample_ids());
+  return recomputed(inputs, [block, ids, seed = ctx.seed(), step = ctx.step(),
+                             training = ctx.training()](const std::vector<torch::Tensor>& again) {
+    task::Context context(seed, step, training, *ids);
+    return block(again, context);
+  });
+}
+
 }  // namespace redline::models

@@ -8,11 +8,18 @@
 #include <functional>
 #include <vector>
 
+#include "task/context.h"
+
 namespace redline::models {
 
 using Block = std::function<std::vector<torch::Tensor>(const std::vector<torch::Tensor>&)>;
 
 // The block's outputs; different tensors, none of them an input. Without a gradient to compute it is the block itself.
 std::vector<torch::Tensor> recomputed(const std::vector<torch::Tensor>& inputs, const Block& block);
+
+// The same of a block that draws. Backward comes when the context is gone: what its draws are keyed by goes along.
+using DrawingBlock = std::function<std::vector<torch::Tensor>(const std::vector<torch::Tensor>&, task::Context&)>;
+std::vector<torch::Tensor> recomputed(const std::vector<torch::Tensor>& inputs, const task::Context& ctx,
+                                      const DrawingBlock& block);
 
 }  // namespace redline::models

@@ -66,11 +66,17 @@ config::Table<BackboneOptions> BackboneOptions::fields() {
         "Stochastic depth of the last block; earlier ones have less, in proportion.")
       .range(0.0, 0.99)
       .effect(Effect::Optimisation);
+  t.add("gradient_checkpointing", &B::gradient_checkpointing,
+        "Keep of a block only its input and compute it again in backward: less memory for about a third more time, and "
+        "the same numbers.")
+      .effect(Effect::Nothing)
+      .alias(".gradient_checkpointing")
+      .alias("use_checkpoint")
+      .alias("with_cp");
   t.accept("type", {"SwinTransformer"}, "this backbone is the only one");
   t.accept("ape", {"false"}, "absolute positions are not supported");
   t.accept("drop_rate", {"0", "0.0"}, "dropout of tokens is not supported; see drop_path_rate");
   t.accept("attn_drop_rate", {"0", "0.0"}, "dropout of attention weights is not supported; see drop_path_rate");
-  t.accept("use_checkpoint", {"false"}, "what backward can make again is not kept anyway");
   t.accept("qk_scale", {"null"}, "queries are scaled by the root of the head's width");
   return t;
 }

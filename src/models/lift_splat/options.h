@@ -29,6 +29,7 @@ struct BackboneOptions {
   double mlp_ratio = 4.0;
   bool qkv_bias = true, patch_norm = true;
   double drop_path_rate = 0.2;
+  bool gradient_checkpointing = false;
   static config::Table<BackboneOptions> fields();
 
   int64_t stages() const { return static_cast<int64_t>(depths.size()); }

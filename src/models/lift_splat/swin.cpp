@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "models/layers/recompute.h"
 #include "models/lift_splat/swin_fused.h"
 
 namespace redline::models::lift_splat {
@@ -133,7 +134,7 @@ torch::Tensor PatchMergingImpl::forward(const torch::Tensor& x_MHWC, bool use_fu
 
 SwinStageImpl::SwinStageImpl(const BackboneOptions& options, int64_t stage, const std::vector<double>& drop_path,
                              const std::string& path, uint64_t seed)
-    : window(options.window_size) {
+    : window(options.window_size), recompute(options.gradient_checkpointing) {
   auto list = register_module("blocks", torch::nn::ModuleList());
   for (size_t i = 0; i < drop_path.size(); ++i) {
     blocks.emplace_back(options, stage, static_cast<int64_t>(i), drop_path[i], path + ".blocks." + std::to_string(i),
@@ -146,7 +147,17 @@ SwinStageImpl::SwinStageImpl(const BackboneOptions& options, int64_t stage, cons
 
 torch::Tensor SwinStageImpl::forward(torch::Tensor x_MHWC, task::Context& ctx, bool use_fused) {
   const WindowMap map(x_MHWC.size(1), x_MHWC.size(2), window);
-  for (SwinBlock& block : blocks) x_MHWC = block->forward(x_MHWC, map, ctx, use_fused);
+  for (SwinBlock& block : blocks) {
+    if (!recompute) {
+      x_MHWC = block->forward(x_MHWC, map, ctx, use_fused);
+      continue;
+    }
+    const DrawingBlock once = [block, map, use_fused](const std::vector<torch::Tensor>& in,
+                                                      task::Context& again) -> std::vector<torch::Tensor> {
+      return {block.ptr()->forward(in[0], map, again, use_fused)};
+    };
+    x_MHWC = recomputed({x_MHWC}, ctx, once)[0];
+  }
   return x_MHWC;
 }
 

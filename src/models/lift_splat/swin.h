@@ -71,6 +71,7 @@ struct SwinStageImpl : torch::nn::Module {
                 const std::string& path, uint64_t seed);
   torch::Tensor forward(torch::Tensor x_MHWC, task::Context& ctx, bool fused);
   int64_t window;
+  bool recompute;  // of a block only its input is kept
   std::vector<SwinBlock> blocks;
   PatchMerging downsample{nullptr};  // of all stages but the last
 };

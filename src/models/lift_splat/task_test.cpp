@@ -90,6 +90,30 @@ TEST(LiftSplatTask, FusedEqualsPlainForBothNecksAndSeveralClasses) {
   }
 }
 
+TEST(LiftSplatTask, ComputedAgainInBackwardGivesTheSameNumbers) {
+  for (const bool fused : {true, false}) {
+    std::vector<torch::Tensor> kept;
+    for (const bool again : {false, true}) {
+      Options o = tiny_options();
+      o.fused_kernels = fused;
+      o.backbone.gradient_checkpointing = again;
+      LiftSplatTask task(o, 11);
+      const task::Batch batch = some_batch(task, 2);
+      task::Context ctx(3, 1, true, batch.sample_ids);
+      task.loss(batch, ctx).value.backward();
+      const std::vector<torch::Tensor> parameters = task.module().parameters();
+      if (!again) {
+        for (const torch::Tensor& p : parameters) kept.push_back(p.grad().defined() ? p.grad().clone() : p.grad());
+        continue;
+      }
+      for (size_t i = 0; i < kept.size(); ++i) {
+        if (!kept[i].defined()) continue;
+        EXPECT_TRUE(torch::equal(parameters[i].grad(), kept[i])) << i << fused;
+      }
+    }
+  }
+}
+
 TEST(LiftSplatTask, TheSameStepTwiceIsBitEqual) {
   LiftSplatTask task(tiny_options(), 11);
   const task::Batch batch = some_batch(task, 2);

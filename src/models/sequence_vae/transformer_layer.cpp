@@ -38,17 +38,14 @@ TransformerLayerImpl::TransformerLayerImpl(const LayerOptions& layer_options, co
 Stream TransformerLayerImpl::forward(const Stream& in, const Rows& rows, bool causal, const Norm& next,
                                      task::Context& ctx) {
   if (!options.recompute || !ctx.training()) return forward_once(in, rows, causal, next, ctx);
-  // Backward comes when the context is gone: what its draws are keyed by goes along.
-  const auto ids = std::make_shared<const std::vector<int64_t>>(ctx.sample_ids());
   const bool both = options.norm_first;
-  const Block block = [this, rows, causal, next, ids, both, seed = ctx.seed(),
-                       step = ctx.step()](const std::vector<torch::Tensor>& inputs) {
-    task::Context again(seed, step, /*training=*/true, *ids);
+  const DrawingBlock block = [this, rows, causal, next, both](const std::vector<torch::Tensor>& inputs,
+                                                              task::Context& again) {
     const Stream out = forward_once({inputs[0], inputs[both ? 1 : 0]}, rows, causal, next, again);
     return both ? std::vector<torch::Tensor>{out.residual, out.input} : std::vector<torch::Tensor>{out.input};
   };
   const std::vector<torch::Tensor> out = recomputed(
-      both ? std::vector<torch::Tensor>{in.residual, in.input} : std::vector<torch::Tensor>{in.input}, block);
+      both ? std::vector<torch::Tensor>{in.residual, in.input} : std::vector<torch::Tensor>{in.input}, ctx, block);
   return {out[0], out[both ? 1 : 0]};
 }
 

@@ -21,7 +21,6 @@ namespace {
 
 constexpr double kObserveShare = 0.08, kLeastSeconds = 1.6;  // of the budget; without one
 constexpr int64_t kLeastSteps = 8, kMostObservedSteps = 80;
-constexpr int kCastPasses = 6;
 constexpr double kStepsOfOneTrial = 96;  // what is observed, one race, its proof and its confirmation
 constexpr int kFirstSteps = 5;
 constexpr double kFarTooSlow = 4;              // times the budget: no bad moment, nothing to wait for
@@ -84,21 +83,6 @@ int64_t rows_that_fit(train::Trial& trial, int64_t memory_bytes, int64_t others_
         "--memory {} does not hold a validation; lower model.validation_ds.batch_size or raise it.", limit));
   }
   return fitting;
-}
-
-// The memory is new each time, as it is in a step.
-double time_casts(const torch::nn::Module& module) {
-  const torch::NoGradGuard no_grad;
-  std::vector<double> seconds;
-  for (int pass = 0; pass < kCastPasses; ++pass) {
-    const int64_t begin = now_ns();
-    std::vector<torch::Tensor> rounded;
-    for (const torch::Tensor& weight : module.parameters())
-      if (weight.dim() >= 2) rounded.push_back(weight.to(torch::kBFloat16));
-    for (const torch::Tensor& weight : rounded) weight.to(torch::kFloat32);
-    if (pass > 0) seconds.push_back(seconds_between(begin, now_ns()));  // the first is cold
-  }
-  return measure::median(seconds);
 }
 
 // Seconds of single occurrences.
@@ -211,7 +195,6 @@ ReferenceLook look_at_reference(const JobSource& jobs, std::optional<double> bud
   look.times = 2;
   look.long_seconds = kLeastSeconds;
   result.seen = look_at(*trial, look).seen;
-  result.cast_seconds = time_casts(trial->task().module());
   result.steps_per_epoch = trial->steps_per_epoch();
   if (const double validation = result.seen.cadence_seconds.validate;
       budget_seconds && validation > kMostValidationShare * *budget_seconds)

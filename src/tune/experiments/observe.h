@@ -37,7 +37,6 @@ struct ReferenceLook {
   doctor::Observation seen;
   int64_t steps_per_epoch = 0;
   int64_t memory_limit = 0;  // bytes of tensors
-  double cast_seconds = 0;   // of rounding the weights that matrix products take, and their gradients back
   // The job as it is does not fit `memory_bytes`; with so many rows at once it would. Nothing else is known then.
   std::optional<int64_t> rows_that_fit;
 };

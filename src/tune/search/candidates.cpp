@@ -20,8 +20,6 @@ double rate_of(const MachineFacts& machine, const std::string& precision) {
   return matrix_gflops(machine, parse_precision(precision).value_or(Precision::Fp32));
 }
 
-bool is_full(const std::string& precision) { return parse_precision(precision) == Precision::Fp32; }
-
 const char* what_changes(Effect consent) {
   switch (consent) {
     case Effect::Numerics:
@@ -113,10 +111,6 @@ std::optional<Setting> other_precision(const JobView& job, const MachineFacts& m
   // Where matrix products are much slower, nothing around them makes up for it.
   if (best.empty() || rate_of(machine, best) < 0.7 * rate_of(machine, job.precision)) return std::nullopt;
   return doctor::precision_setting(job, best);
-}
-
-int casts_added(const JobView& job, const Setting& precision) {
-  return !is_full(precision.at(job.path("precision"))) - !is_full(job.precision);
 }
 
 }  // namespace redline::tune

@@ -31,8 +31,6 @@ std::optional<Setting> larger_pieces(const JobView& job);
 std::optional<Setting> in_buckets(const JobView& job, const Allow& allow, const Setting& setting);
 // The most promising other precision for this machine's rates, with its switch; nullopt where none may gain or be used.
 std::optional<Setting> other_precision(const JobView& job, const MachineFacts& machine, const Allow& allow);
-// Whether weights are rounded for every piece under that switch and are not now (1), or the other way round (-1).
-int casts_added(const JobView& job, const Setting& precision);
 // The other end of the threads: one, or all cores for a job that has one; nullopt where there is only one core.
 std::optional<int> other_threads(const JobView& job, const MachineFacts& machine);
 

@@ -62,7 +62,6 @@ void Tuning::observe(std::optional<double> budget_seconds) {
     found = look();
   }
   seen_ = found.seen;
-  cast_seconds_ = found.cast_seconds;
   memory_limit_ = found.memory_limit;
   view_.steps_per_epoch = found.steps_per_epoch;
   view_.samples = static_cast<int64_t>(static_cast<double>(found.steps_per_epoch) * seen_.samples_per_step);

@@ -107,7 +107,6 @@ class Tuning {
   measure::TuneFingerprint print_;
   std::filesystem::path card_path_;
   doctor::Observation seen_;
-  double cast_seconds_ = 0;
   int64_t memory_limit_ = 0;
   std::unique_ptr<TrialPool> pool_;
   std::optional<doctor::PlanModel> plans_;

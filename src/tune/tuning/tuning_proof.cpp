@@ -16,6 +16,7 @@ constexpr double kConfirmShare = 0.15, kLargestBatchShare = 0.1;  // of the budg
 constexpr int kLeastConfirmingBlocks = 5, kMostConfirmingBlocks = 12;
 constexpr int kMostCertificates = 4, kMostParts = 3;
 constexpr int kFewestPairs = 3, kClearPairs = 5, kUsualPairs = 8;
+constexpr double kPlannedFactor = 4;  // of a step's samples: judged runs are made long enough for it
 constexpr int64_t kMostJudgedSteps = 400;
 constexpr double kLooks = 1.3;        // what looking at the held-out samples adds to a judged run
 constexpr double kLongestToLoss = 2;  // times the judged samples, where a loss is asked for
@@ -28,8 +29,11 @@ double Tuning::pair_run_seconds(int64_t steps) const {
   return kLooks * static_cast<double>(steps) * seen_.bare_step_seconds() + build_seconds_;
 }
 
+// Beyond the factor that runs are planned for, they are long enough only where the usual number of pairs allows.
 double Tuning::least_proof_seconds(const Setting& setting) const {
-  return 2 * kFewestPairs * pair_run_seconds(least_judged_steps(samples_factor(setting)));
+  const double factor = samples_factor(setting);
+  const int pairs = factor > kPlannedFactor ? kUsualPairs : kFewestPairs;
+  return 2 * pairs * pair_run_seconds(least_judged_steps(factor));
 }
 
 // What most proofs need, which are clear after the second look; the reference's first run may be there already.
@@ -48,7 +52,7 @@ void Tuning::plan_pairs() {
   const auto affordable = [&](int pairs) {
     return static_cast<int64_t>((seconds / (2 * pairs) - build_seconds_) / step);
   };
-  const int64_t larger = request_.allow.optimisation ? least_judged_steps(4) : kLeastJudgedSteps;
+  const int64_t larger = request_.allow.optimisation ? least_judged_steps(kPlannedFactor) : kLeastJudgedSteps;
   const int64_t steps =
       std::clamp(affordable(kUsualPairs), std::min(larger, std::max(kLeastJudgedSteps, affordable(kFewestPairs))),
                  kMostJudgedSteps);

@@ -15,14 +15,15 @@ namespace {
 constexpr double kLeastSearchShare = 0.3;   // of the budget
 constexpr double kCalibrationShare = 0.35;  // by then the predictions are made
 constexpr double kWorthPairs = 0.02;        // predicted gain of what needs pairs, for which time is kept
-constexpr int kLeastCalibrationBlocks = 2, kMostCalibrationBlocks = 4;
+constexpr int kCalibratingRaces = 5;
+constexpr int kLeastCalibrationBlocks = 2, kMostCalibrationBlocks = 8;
 
 }  // namespace
 
 std::optional<measure::RatioEstimate> Tuning::calibrating_blocks(const Setting& a, const Setting& b) {
   std::vector<double> before, after;
-  // All four settings that calibrate shall have their turn, each with a warm-up as long as two blocks.
-  const double time = kCalibrationShare * request_.budget_seconds / 4;
+  // All settings that calibrate shall have their turn, each with a warm-up as long as two blocks.
+  const double time = kCalibrationShare * request_.budget_seconds / kCalibratingRaces;
   const int most = std::clamp(static_cast<int>(time / (4 * pool_->turn_seconds())) - 2, kLeastCalibrationBlocks,
                               kMostCalibrationBlocks);
   // Where not even the least fits, nothing would be learned for the time.
@@ -49,17 +50,17 @@ void Tuning::calibrate() {
   const auto raced = [](const Setting& setting, const measure::RatioEstimate& e) {
     return doctor::Calibration::Race{setting, e.ratio, std::log(e.interval.high / e.interval.low) / (2 * 1.96)};
   };
+  const auto precision = other_precision(view_, jobs_.machine, request_.allow);
+  if (precision)
+    if (const auto gain = calibrating_blocks({}, *precision)) races.precise = raced(*precision, *gain);
   if (const auto larger = larger_pieces(view_))
     if (const auto ratio = calibrating_blocks({}, *larger)) {
       races.larger = raced(*larger, *ratio);
       if (const auto bucketed = in_buckets(view_, request_.allow, *larger))
         if (const auto gain = calibrating_blocks(*larger, *bucketed)) races.bucketed = raced(*bucketed, *gain);
-      if (const auto precision = other_precision(view_, jobs_.machine, request_.allow)) {
+      if (races.precise) {
         const Setting precise = combine(*larger, *precision);
-        if (const auto gain = calibrating_blocks(*larger, precise)) {
-          races.precise = raced(precise, *gain);
-          races.cast_seconds = casts_added(view_, *precision) * cast_seconds_;
-        }
+        if (const auto gain = calibrating_blocks(*larger, precise)) races.larger_precise = raced(precise, *gain);
       }
     }
   if (const auto threads = other_threads(view_, jobs_.machine))
