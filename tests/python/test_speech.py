@@ -228,6 +228,8 @@ def test_a_short_run_learns(clips, tmp_path):
 
 NEMO_OPENS = """
 import sys
+sys.path.insert(0, sys.argv[3])
+import timm_import  # a torchvision that does not fit this torch is no reason to fail
 from safetensors.torch import save_file
 from nemo.collections.asr.models.ssl_models import EncDecDenoiseMaskedTokenPredModel as Model
 model = Model.restore_from(sys.argv[1], map_location="cpu")
@@ -253,7 +255,7 @@ def test_a_run_becomes_a_nemo_file_without_help(clips, tmp_path):
     peers = ROOT / ".venv-peers/bin/python"
     if not (ROOT / ".venv-peers/.redline-requirements").exists():
         pytest.skip("NeMo itself was not asked: the peers' environment is not installed (bench/run makes it)")
-    done = subprocess.run([peers, "-c", NEMO_OPENS, tmp_path / "out.nemo", tmp_path / "theirs.safetensors"], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([peers, "-c", NEMO_OPENS, tmp_path / "out.nemo", tmp_path / "theirs.safetensors", ROOT / "bench/convnext"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     assert " 32 1" in done.stdout
     theirs, ours = load_file(tmp_path / "theirs.safetensors"), load_file(newest(tmp_path / "run"))
