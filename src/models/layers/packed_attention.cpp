@@ -5,6 +5,8 @@
 
 #include "core/check.h"
 #include "models/layers/attention_kernel.h"
+#include "models/layers/gemm.h"
+#include "models/layers/gemm_bf16.h"
 #include "models/layers/simd.h"
 
 namespace redline::models {
@@ -82,7 +84,13 @@ c10::intrusive_ptr<AttentionState> make_state(const Rows& queries, const Rows& k
                                               const AttentionOptions& options) {
   REDLINE_CHECK(width % options.num_heads == 0, "the model's width is a multiple of its heads");
   auto state = c10::make_intrusive<AttentionState>();
-  state->shape = {queries, keys, options.num_heads, width / options.num_heads, options.causal, options.dropout};
+  state->shape = {queries,
+                  keys,
+                  options.num_heads,
+                  width / options.num_heads,
+                  options.causal,
+                  options.dropout,
+                  bf16_products(gemm_type())};
   return state;
 }
 
