@@ -54,9 +54,6 @@ const float* at_row(const torch::Tensor& t, int64_t row) {
 }
 
 uint16_t* low_words(torch::Tensor& t) { return reinterpret_cast<uint16_t*>(t.mutable_data_ptr<at::BFloat16>()); }
-const uint16_t* low_words(const torch::Tensor& t) {
-  return reinterpret_cast<const uint16_t*>(t.const_data_ptr<at::BFloat16>());
-}
 
 struct BlockBackward : HandNode {
   MapShape shape;

@@ -127,6 +127,14 @@ bool units() {
   static const bool has = has_units();
   return has && chosen_way.load(std::memory_order_relaxed) == Way::kAsTheMachine;
 }
+bool tile_units() {
+#if REDLINE_BF16_UNITS
+  static const bool has = __builtin_cpu_supports("amx-bf16") != 0;
+  return has;
+#else
+  return false;
+#endif
+}
 bool preferred() { return units() || chosen_way.load(std::memory_order_relaxed) == Way::kPlain; }
 
 void round_line(const float* x, int64_t count, Bf16* to) {

@@ -216,6 +216,8 @@ void multiply_transposed(const TransposedPlaces& at, int64_t columns, bool add, 
 
 // Whether the units are there and used: where not, other ways are faster than the plain one of these products.
 bool units();
+// Whether the processor has units for whole tiles of bfloat16 (AMX), which LibTorch's products use and these do not.
+bool tile_units();
 // For the tests: the plain way although there are units; products in panels although there are none.
 enum class Way : uint8_t { kAsTheMachine, kPlain };
 void use(Way way);
