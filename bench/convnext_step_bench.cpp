@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "convnext/step_input.h"
 #include "core/time.h"
 #include "measure/statistics.h"
 #include "models/convnext/task.h"
@@ -21,18 +22,6 @@
 
 namespace redline::bench {
 namespace {
-
-models::convnext::Options peer_options(bool tiny, bool fused) {
-  models::convnext::Options o;
-  o.num_classes = tiny ? 1000 : 10;
-  o.image_size = tiny ? 224 : 64;
-  if (tiny) {
-    o.dims = {96, 192, 384, 768};
-    o.depths = {3, 3, 9, 3};
-  }
-  o.fused_kernels = fused;
-  return o;
-}
 
 double gemm_gflops() {
   const torch::Tensor a = torch::randn({1024, 1024}), b = torch::randn({1024, 1024});
@@ -72,14 +61,10 @@ int run(int argc, char** argv) {
   const bool tiny = argc > 2 && std::strcmp(argv[2], "tiny") == 0, low = argc > 5 && std::strcmp(argv[5], "bf16") == 0;
   at::set_num_threads(static_cast<int>(number(4, 2)));
   torch::manual_seed(1);
-  const models::convnext::Options options = peer_options(tiny, number(3, 1) != 0);
+  const models::convnext::Options options = convnext_peer_options(tiny, number(3, 1) != 0);
   const auto task = models::convnext::make_convnext_task(options, 1);
   const int64_t batch_size = tiny ? 8 : 32;
-  task::Batch batch;
-  for (int64_t i = 0; i < batch_size; ++i) batch.sample_ids.push_back(i);
-  batch.tensors["images"] =
-      torch::randn({batch_size, 3, options.image_size, options.image_size}).contiguous(at::MemoryFormat::ChannelsLast);
-  batch.tensors["labels"] = torch::arange(batch_size, torch::kInt64).remainder(options.num_classes);
+  const task::Batch batch = convnext_batch(options, batch_size);
   for (torch::Tensor& parameter : task->module().parameters())
     if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
   train::Optimizer optimizer = make_optimizer(task->module());

@@ -12,39 +12,10 @@
 #include "measure/statistics.h"
 #include "models/speech_ssl/options.h"
 #include "models/speech_ssl/speech_ssl_task.h"
+#include "speech/step_input.h"
 
 namespace redline::bench {
 namespace {
-
-models::speech::ModelOptions peer_options(bool fused) {
-  models::speech::ModelOptions o;
-  o.num_classes = o.quantizer.num_classes = 1024;
-  o.preprocessor.features = 80;
-  o.preprocessor.window_size = 0.025;
-  o.preprocessor.n_fft = 512;
-  o.masking.block_size = 40;
-  o.masking.mask_prob = 0.01;
-  o.masking.allow_overlap = true;
-  o.encoder.n_layers = 4;
-  o.encoder.d_model = 176;
-  o.encoder.subsampling_conv_channels = 256;
-  o.encoder.conv_kernel_size = 9;
-  o.encoder.dropout_emb = 0.0;
-  o.encoder.dropout_att = 0.1;
-  o.decoder.use_bias = true;
-  o.fused_kernels = fused;
-  return o;
-}
-
-// Three sines and white noise per clip.
-torch::Tensor make_audio(int64_t batch, int64_t samples) {
-  const torch::Tensor t = torch::arange(samples, torch::kFloat32) / 16000.0;
-  torch::Tensor audio = 0.02 * torch::randn({batch, samples});
-  for (int64_t b = 0; b < batch; ++b)
-    for (int i = 0; i < 3; ++i)
-      audio[b] += 0.1 * torch::sin(2.0 * M_PI * (80.0 + 2920.0 * torch::rand({}).item<double>()) * t);
-  return audio;
-}
 
 double gemm_gflops() {
   const torch::Tensor a = torch::randn({1024, 1024}), b = torch::randn({1024, 1024});
@@ -69,14 +40,9 @@ int run(int argc, char** argv) {
   const double seconds = number(3, 8.0);
   at::set_num_threads(static_cast<int>(number(5, 2)));
   torch::manual_seed(1);
-  const auto task = models::speech::make_speech_ssl_task(peer_options(number(4, 1) != 0), 1);
+  const auto task = models::speech::make_speech_ssl_task(speech_peer_options(number(4, 1) != 0), 1);
   const auto samples = static_cast<int64_t>(seconds * 16000.0);
-  task::Batch batch;
-  for (int64_t i = 0; i < batch_size; ++i) batch.sample_ids.push_back(i);
-  batch.tensors["audio"] = make_audio(batch_size, samples);
-  batch.tensors["noisy_audio"] = batch.at("audio") + 0.3 * make_audio(batch_size, samples);
-  batch.tensors["audio_lengths"] = batch.tensors["noisy_audio_lengths"] =
-      torch::full({batch_size}, samples, torch::kInt64);
+  const task::Batch batch = speech_batch(batch_size, samples);
   const double base_mib = peak_mib();
   std::vector<double> total, forward;
   double last_loss = 0.0;

@@ -6,15 +6,17 @@
 // tile by tile and used at once, so it never takes more than a chunk. The layer scale's gradient needs the block's
 // branch again; it falls out of the weight gradient instead: sum_r g[r,c] y[r,c] = sum_j W[c,j] (g^T a)[c,j] + ...
 //
-// Two ways through the rows: float products of our own (mlp_panels.h), and LibTorch's, for low precision and for
-// processors that ours were not measured on.
+// Three ways through the rows: products of our own, float (mlp_panels.h) and bfloat16 (mlp_panels_bf16.h), and
+// LibTorch's, for low precision without units for it and for processors that ours were not measured on.
 #include <ATen/Parallel.h>
 
 #include "models/convnext/depthwise.h"
 #include "models/convnext/mlp_panels.h"
+#include "models/convnext/mlp_panels_bf16.h"
 #include "models/convnext/model.h"
 #include "models/convnext/row_kernels.h"
 #include "models/layers/gemm.h"
+#include "models/layers/gemm_bf16.h"
 #include "models/layers/hand_node.h"
 #include "models/layers/panel_gemm.h"
 #include "models/layers/row_kernels.h"
@@ -51,11 +53,13 @@ const float* at_row(const torch::Tensor& t, int64_t row) {
   return t.const_data_ptr<float>() + row * (t.dim() == 1 ? 1 : t.size(-1));
 }
 
+uint16_t* low_words(torch::Tensor& t) { return reinterpret_cast<uint16_t*>(t.mutable_data_ptr<at::BFloat16>()); }
+
 struct BlockBackward : HandNode {
   MapShape shape;
   torch::ScalarType type = torch::kFloat32;
-  bool in_panels = false;
-  torch::Tensor hat, rstd, hidden;  // [rows, C], [rows], [rows, 4 C] or its panels
+  bool in_panels = false, rounded = false;
+  torch::Tensor hat, rstd, hidden;  // [rows, C], [rows], [rows, 4 C] or its panels; the two large ones may be rounded
   torch::Tensor factors;            // [N]; undefined: nothing is dropped
   void release_intermediates() override {
     hat.reset();
@@ -74,6 +78,8 @@ struct BlockBackward : HandNode {
                      ColumnSums<float>& norm_sums, RowGrads& out);
   void rows_backward_in_panels(const torch::Tensor& g, const torch::Tensor& w1, const torch::Tensor& w2,
                                ColumnSums<float>& norm_sums, RowGrads& out);
+  void rounded_rows_backward(const torch::Tensor& g, const torch::Tensor& w1, const torch::Tensor& w2,
+                             ColumnSums<float>& norm_sums, RowGrads& out);
   rows::Factors factors_from(int64_t row) const { return {values(factors), shape.height * shape.width, row}; }
 };
 
@@ -145,6 +151,16 @@ void BlockBackward::rows_backward_in_panels(const torch::Tensor& g, const torch:
                            at_row(out.grad_taps_out, 0), at_row(out.grad_w1, 0), at_row(out.grad_w2, 0), &norm_sums});
 }
 
+void BlockBackward::rounded_rows_backward(const torch::Tensor& g, const torch::Tensor& w1, const torch::Tensor& w2,
+                                          ColumnSums<float>& norm_sums, RowGrads& out) {
+  const torch::Tensor norm_weight = input(kNormWeight), norm_bias = input(kNormBias), scale = input(kScale);
+  out.bias1 = panel_mlp::backward({w1.size(1), w1.size(0), values(norm_weight), values(norm_bias), values(w1), nullptr,
+                                   values(w2), nullptr, values(scale)},
+                                  panel_mlp::Bf16Backward{shape.rows(), at_row(g, 0), factors_from(0), low_words(hat),
+                                                          values(rstd), low_words(hidden), at_row(out.grad_taps_out, 0),
+                                                          at_row(out.grad_w1, 0), at_row(out.grad_w2, 0), &norm_sums});
+}
+
 variable_list BlockBackward::apply(variable_list&& grads) {
   const at::NoGradGuard no_grad;
   variable_list out(kNumInputs);
@@ -158,7 +174,9 @@ variable_list BlockBackward::apply(variable_list&& grads) {
     found.grad_w1.zero_();
     found.grad_w2.zero_();
   }
-  if (in_panels)
+  if (rounded)
+    rounded_rows_backward(g, w1, w2, norm_sums, found);
+  else if (in_panels)
     rows_backward_in_panels(g, w1, w2, norm_sums, found);
   else
     rows_backward(g, w1, w2, norm_sums, found);
@@ -222,16 +240,27 @@ torch::Tensor block(const Block& b, const torch::Tensor& x_in, const Pass& pass)
     torch::Tensor factors;
     if (pass.ctx->training() && b->drop_path > 0.0)
       factors = pass.ctx->drop_path(torch::ones({shape.images}), b->drop_path, b->place + ".drop_path");
-    const bool in_panels = type == torch::kFloat32 && panels::preferred();
+    const bool in_panels = type == torch::kFloat32 && panels::preferred(), rounded = bf16_products(type);
     const int64_t num_rows = shape.rows(), dim = shape.channels, width = mlp->fc1->weight.size(0);
-    torch::Tensor hat = torch::empty({num_rows, dim}), rstd = torch::empty({num_rows}), hidden;
-    if (node)
+    torch::Tensor hat = torch::empty({num_rows, dim}), rstd = torch::empty({num_rows}), hidden, low_hat;
+    if (node && rounded) {
+      low_hat = torch::empty({num_rows, dim}, torch::kBFloat16);
+      hidden = torch::empty({num_rows, panel_mlp::hidden_line(width)}, torch::kBFloat16);
+    } else if (node)
       hidden = in_panels ? torch::empty({panel_mlp::hidden_floats(num_rows, width)}) : torch::empty({num_rows, width});
     out = torch::empty(x.sizes());
     const torch::Tensor taps = taps_first(b->conv_dw->weight, /*flipped=*/false);
     depthwise_sum(shape, values(x), values(taps), values(b->conv_dw->bias), nullptr, at_row(hat, 0));
     const rows::Factors from_first{values(factors), shape.height * shape.width, 0};
-    if (in_panels) {
+    if (rounded) {
+      const torch::Tensor w1 = mlp->fc1->weight.contiguous(), w2 = mlp->fc2->weight.contiguous();
+      panel_mlp::forward({dim, width, values(b->norm->weight), values(b->norm->bias), values(w1),
+                          values(mlp->fc1->bias), values(w2), values(mlp->fc2->bias), values(b->gamma)},
+                         panel_mlp::Bf16Forward{num_rows, at_row(x, 0), from_first, at_row(hat, 0),
+                                                node ? low_words(low_hat) : nullptr, at_row(rstd, 0),
+                                                node ? low_words(hidden) : nullptr, at_row(out, 0)});
+      hat = low_hat;
+    } else if (in_panels) {
       const torch::Tensor w1 = mlp->fc1->weight.contiguous(), w2 = mlp->fc2->weight.contiguous();
       panel_mlp::forward({dim, width, values(b->norm->weight), values(b->norm->bias), values(w1),
                           values(mlp->fc1->bias), values(w2), values(mlp->fc2->bias), values(b->gamma)},
@@ -244,6 +273,7 @@ torch::Tensor block(const Block& b, const torch::Tensor& x_in, const Pass& pass)
       node->shape = shape;
       node->type = type;
       node->in_panels = in_panels;
+      node->rounded = rounded;
       node->hat = hat;
       node->rstd = rstd;
       node->hidden = hidden;

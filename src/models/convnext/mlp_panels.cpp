@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "models/convnext/gelu.h"
+#include "models/convnext/mlp_tiles.h"
 #include "models/layers/panel_gemm.h"
 
 namespace redline::models::convnext::panel_mlp {
@@ -19,26 +20,7 @@ using panels::load;
 using panels::store;
 using panels::TilePlace;
 
-constexpr int64_t kWideFloats = 1 << 17;       // of a tile
 constexpr int64_t kWideChunkFloats = 1 << 18;  // of a chunk
-constexpr int64_t kUnit = 8;                   // rows of a tile are a multiple of it
-
-int64_t units(int64_t rows) { return (rows + kUnit - 1) / kUnit; }
-
-// work(begin, end) over tiles of at most about kWideFloats / width rows, in whole units, a multiple of the threads.
-template <class Work>
-void for_tiles(int64_t num_rows, int64_t width, const Work& work) {
-  const int64_t largest = std::clamp<int64_t>(kWideFloats / width / kUnit, 4, 16), all = units(num_rows);
-  const int64_t threads = at::get_num_threads();
-  int64_t tiles = (all + largest - 1) / largest;
-  tiles = std::clamp<int64_t>((tiles + threads - 1) / threads * threads, 1, std::max<int64_t>(all, 1));
-  at::parallel_for(0, tiles, 1, [&](int64_t first, int64_t last) {
-    for (int64_t t = first; t < last; ++t)
-      work(all * t / tiles * kUnit, std::min(num_rows, all * (t + 1) / tiles * kUnit));
-  });
-}
-// Rows of the largest tile that for_tiles() makes.
-int64_t tile_rows(int64_t width) { return std::clamp<int64_t>(kWideFloats / width / kUnit, 4, 16) * kUnit; }
 
 // Each thread's floats.
 class Scratch {
@@ -72,12 +54,6 @@ torch::Tensor straight_panels(const float* weight, int64_t rows, int64_t columns
                      for (int64_t line = first * rows; line < last * rows; ++line)
                        for (int64_t i = 0; i < kPanel; ++i) to[line * kPanel + i] *= scale[line % rows];
                    });
-  return out;
-}
-
-std::vector<float> padded(const float* values, int64_t count) {
-  std::vector<float> out(static_cast<size_t>(panels::floats(1, count)), 0.0f);
-  std::copy_n(values, count, out.data());
   return out;
 }
 
@@ -171,11 +147,6 @@ void widen(int64_t rows, int64_t depth, const Left& left, const float* right, in
     widen_wide(rows, depth, left, right, panels::count(width), finish);
   else
     widen_narrow(rows, depth, left, right, panels::count(width), finish);
-}
-
-rows::Factors from_row(rows::Factors factors, int64_t row) {
-  factors.first_row += row;
-  return factors;
 }
 
 }  // namespace

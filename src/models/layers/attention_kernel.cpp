@@ -1,6 +1,5 @@
-// The work of one (sequence, head): copy its rows into contiguous scratch (keys and, in backward, values also
-// transposed), then tile by tile: scores, softmax, dropout, products. See attention_kernel.h for why nothing is
-// rescaled.
+// The work of one (sequence, head): copy its rows as the products want them (attention_products.h), then tile by tile:
+// scores, softmax, dropout, products. See attention_kernel.h for why nothing is rescaled.
 #include "models/layers/attention_kernel.h"
 
 #include <ATen/Parallel.h>
@@ -8,8 +7,8 @@
 #include <cmath>
 #include <vector>
 
+#include "models/layers/attention_products.h"
 #include "models/layers/simd.h"
-#include "models/layers/small_gemm.h"
 #include "models/layers/softmax_rows.h"
 
 namespace redline::models {
@@ -19,49 +18,34 @@ namespace {
 constexpr int64_t kQueryTile = 48;  // a multiple of the register tile; 48 x 1,000 floats are 192 KiB
 
 // Scratch of one thread, sized for the longest sequence. `width` is the padded row of scores.
-template <class T>
+template <class Products>
 struct AttentionScratch {
+  using T = typename Products::Number;
   AttentionScratch(int64_t longest_keys, int64_t dim, bool backward, bool dropout)
       : width(simd::round_up(longest_keys, 32)),
+        products(width, dim, backward),
         queries(static_cast<size_t>(kQueryTile * dim)),
-        keys_t(static_cast<size_t>(width * dim)),
-        values(static_cast<size_t>(width * dim)),
         scores(static_cast<size_t>(kQueryTile * width)),
-        mask(static_cast<size_t>(dropout ? width : 0)) {
-    if (!backward) {
-      tile_out.resize(static_cast<size_t>(kQueryTile * dim));
-      return;
-    }
-    values_t.resize(static_cast<size_t>(width * dim));
-    keys.resize(static_cast<size_t>(width * dim));
+        mask(static_cast<size_t>(dropout ? width : 0)),
+        tile_out(static_cast<size_t>(kQueryTile * dim)) {
+    if (!backward) return;
     grad_scores.resize(static_cast<size_t>(kQueryTile * width));
     if (dropout) dropped.resize(static_cast<size_t>(kQueryTile * width));
-    tile_out.resize(static_cast<size_t>(kQueryTile * dim));
     tile_grad.resize(static_cast<size_t>(kQueryTile * dim));
     grad_keys.resize(static_cast<size_t>(width * dim));
     grad_values.resize(static_cast<size_t>(width * dim));
   }
   int64_t width;
-  std::vector<T> queries, keys_t, values, scores;
+  Products products;
+  std::vector<T> queries, scores;
   std::vector<float> mask;
-  std::vector<T> values_t, keys, grad_scores, dropped, tile_out, tile_grad, grad_keys, grad_values;
+  std::vector<T> tile_out, grad_scores, dropped, tile_grad, grad_keys, grad_values;
 };
 
 template <class T>
 void copy_rows(const T* from, int64_t stride, int64_t rows, int64_t dim, T scale, T* to) {
   for (int64_t n = 0; n < rows; ++n)
     for (int64_t d = 0; d < dim; ++d) to[n * dim + d] = from[n * stride + d] * scale;
-}
-
-// [rows, dim] -> [dim, width], zeros beyond `rows` up to the next multiple of 32 so that whole vectors may be read.
-template <class T>
-void transpose_rows(const T* from, int64_t stride, int64_t rows, int64_t dim, int64_t width, T* to) {
-  const int64_t padded = simd::round_up(rows, 32);
-  for (int64_t d = 0; d < dim; ++d) {
-    T* line = to + d * width;
-    for (int64_t n = 0; n < rows; ++n) line[n] = from[n * stride + d];
-    for (int64_t n = rows; n < padded; ++n) line[n] = T(0);
-  }
 }
 
 // One sequence and head: where its rows are and how many keys each tile sees.
@@ -89,30 +73,30 @@ int64_t visible_keys(const AttentionShape& shape, const HeadTask& task, int64_t 
   return shape.queries->time[static_cast<size_t>(task.first_query + query)] + 1;
 }
 
-template <class T>
+template <class Products>
 struct HeadForward {
+  using T = typename Products::Number;
   const AttentionShape& shape;
   HeadRows<const T> q, k, v;
   HeadRows<T> out;
   T* log_sum;
 
-  void run(const HeadTask& task, AttentionScratch<T>& s) const {
+  void run(const HeadTask& task, AttentionScratch<Products>& s) const {
     const int64_t dim = shape.head_dim, column = task.head * dim;
     if (task.num_queries == 0 || task.num_keys == 0) return;
-    transpose_rows(k.data + task.first_key * k.stride + column, k.stride, task.num_keys, dim, s.width, s.keys_t.data());
-    copy_rows(v.data + task.first_key * v.stride + column, v.stride, task.num_keys, dim, T(1), s.values.data());
+    s.products.set_rows(k.data + task.first_key * k.stride + column, k.stride,
+                        v.data + task.first_key * v.stride + column, v.stride, task.num_keys);
     for (int64_t begin = 0; begin < task.num_queries; begin += kQueryTile)
       tile(task, begin, std::min(kQueryTile, task.num_queries - begin), s);
   }
 
-  void tile(const HeadTask& task, int64_t begin, int64_t count, AttentionScratch<T>& s) const {
+  void tile(const HeadTask& task, int64_t begin, int64_t count, AttentionScratch<Products>& s) const {
     const int64_t dim = shape.head_dim, column = task.head * dim;
-    const int64_t seen = visible_keys(shape, task, begin + count - 1), padded = simd::round_up(seen, 16);
+    const int64_t seen = visible_keys(shape, task, begin + count - 1), padded = simd::round_up(seen, Products::kPad);
     const T scale = T(1) / std::sqrt(static_cast<T>(dim));
     const int64_t first = task.first_query + begin;
     copy_rows(q.data + first * q.stride + column, q.stride, count, dim, scale, s.queries.data());
-    small_gemm<T, false>(count, padded, dim, s.queries.data(), dim, 1, s.keys_t.data(), s.width, s.scores.data(),
-                         s.width);
+    s.products.scores(count, padded, s.queries.data(), s.scores.data());
     for (int64_t i = 0; i < count; ++i) {
       T* row = s.scores.data() + i * s.width;
       const int64_t keys = visible_keys(shape, task, begin + i);
@@ -121,7 +105,7 @@ struct HeadForward {
       log_sum[(first + i) * shape.num_heads + task.head] = top + std::log(sum);
       normalise(task, begin + i, row, padded, T(1) / sum, s.mask.data());
     }
-    small_gemm<T, false>(count, dim, seen, s.scores.data(), s.width, 1, s.values.data(), dim, s.tile_out.data(), dim);
+    s.products.mixed(count, seen, padded, s.scores.data(), s.tile_out.data());
     for (int64_t i = 0; i < count; ++i)
       std::copy_n(s.tile_out.data() + i * dim, dim, out.data + (first + i) * out.stride + column);
   }
@@ -137,21 +121,19 @@ struct HeadForward {
   }
 };
 
-template <class T>
+template <class Products>
 struct HeadBackward {
+  using T = typename Products::Number;
   const AttentionShape& shape;
   HeadRows<const T> q, k, v, grad_out;
   const T* log_sum;
   HeadRows<T> grad_q, grad_k, grad_v;
 
-  void run(const HeadTask& task, AttentionScratch<T>& s) const {
+  void run(const HeadTask& task, AttentionScratch<Products>& s) const {
     const int64_t dim = shape.head_dim, column = task.head * dim, keys = task.num_keys;
     if (keys == 0) return;
-    const T* key_rows = k.data + task.first_key * k.stride + column;
-    const T* value_rows = v.data + task.first_key * v.stride + column;
-    transpose_rows(key_rows, k.stride, keys, dim, s.width, s.keys_t.data());
-    transpose_rows(value_rows, v.stride, keys, dim, s.width, s.values_t.data());
-    copy_rows(key_rows, k.stride, keys, dim, T(1), s.keys.data());
+    s.products.set_rows(k.data + task.first_key * k.stride + column, k.stride,
+                        v.data + task.first_key * v.stride + column, v.stride, keys);
     std::fill_n(s.grad_keys.begin(), keys * dim, T(0));
     std::fill_n(s.grad_values.begin(), keys * dim, T(0));
     for (int64_t begin = 0; begin < task.num_queries; begin += kQueryTile)
@@ -162,24 +144,20 @@ struct HeadBackward {
     }
   }
 
-  void tile(const HeadTask& task, int64_t begin, int64_t count, AttentionScratch<T>& s) const {
+  void tile(const HeadTask& task, int64_t begin, int64_t count, AttentionScratch<Products>& s) const {
     const int64_t dim = shape.head_dim, column = task.head * dim, first = task.first_query + begin;
-    const int64_t seen = visible_keys(shape, task, begin + count - 1), padded = simd::round_up(seen, 16);
+    const int64_t seen = visible_keys(shape, task, begin + count - 1), padded = simd::round_up(seen, Products::kPad);
     const T scale = T(1) / std::sqrt(static_cast<T>(dim));
     copy_rows(q.data + first * q.stride + column, q.stride, count, dim, scale, s.queries.data());
     copy_rows(grad_out.data + first * grad_out.stride + column, grad_out.stride, count, dim, T(1), s.tile_grad.data());
-    small_gemm<T, false>(count, padded, dim, s.queries.data(), dim, 1, s.keys_t.data(), s.width, s.scores.data(),
-                         s.width);
-    small_gemm<T, false>(count, padded, dim, s.tile_grad.data(), dim, 1, s.values_t.data(), s.width,
-                         s.grad_scores.data(), s.width);
+    s.products.begin_tile(count, s.queries.data(), s.tile_grad.data());
+    s.products.scores(count, padded, s.queries.data(), s.scores.data());
+    s.products.weight_grads(count, padded, s.tile_grad.data(), s.grad_scores.data());
     for (int64_t i = 0; i < count; ++i) row(task, begin + i, i, padded, s);
     const std::vector<T>& weights = shape.dropout.active() ? s.dropped : s.scores;
-    small_gemm<T, true>(seen, dim, count, weights.data(), 1, s.width, s.tile_grad.data(), dim, s.grad_values.data(),
-                        dim);
-    small_gemm<T, true>(seen, dim, count, s.grad_scores.data(), 1, s.width, s.queries.data(), dim, s.grad_keys.data(),
-                        dim);
-    small_gemm<T, false>(count, dim, seen, s.grad_scores.data(), s.width, 1, s.keys.data(), dim, s.tile_out.data(),
-                         dim);
+    s.products.add_value_grads(count, seen, weights.data(), s.tile_grad.data(), s.grad_values.data());
+    s.products.add_key_grads(count, seen, s.grad_scores.data(), s.queries.data(), s.grad_keys.data());
+    s.products.query_grads(count, seen, padded, s.grad_scores.data(), s.tile_out.data());
     for (int64_t i = 0; i < count; ++i) {
       T* to = grad_q.data + (first + i) * grad_q.stride + column;
       for (int64_t d = 0; d < dim; ++d) to[d] = s.tile_out[static_cast<size_t>(i * dim + d)] * scale;
@@ -187,7 +165,7 @@ struct HeadBackward {
   }
 
   // Turns a row of scores into weights (and dropped weights), and its row of weight gradients into score gradients.
-  void row(const HeadTask& task, int64_t query, int64_t i, int64_t padded, AttentionScratch<T>& s) const {
+  void row(const HeadTask& task, int64_t query, int64_t i, int64_t padded, AttentionScratch<Products>& s) const {
     T* weights = s.scores.data() + i * s.width;
     T* grads = s.grad_scores.data() + i * s.width;
     const int64_t n = task.first_query + query;
@@ -209,13 +187,13 @@ struct HeadBackward {
   }
 };
 
-template <class T, class Head>
+template <class Products, class Head>
 void for_each_head(const AttentionShape& shape, const Head& head, bool backward) {
   const int64_t longest = shape.keys->longest();
   if (longest == 0) return;
   const int64_t total = shape.num_heads * shape.queries->num_sequences();
   at::parallel_for(0, total, 1, [&](int64_t begin, int64_t end) {
-    AttentionScratch<T> scratch(longest, shape.head_dim, backward, shape.dropout.active());
+    AttentionScratch<Products> scratch(longest, shape.head_dim, backward, shape.dropout.active());
     for (int64_t i = begin; i < end; ++i) head.run(head_task(shape, i), scratch);
   });
 }
@@ -225,14 +203,24 @@ void for_each_head(const AttentionShape& shape, const Head& head, bool backward)
 template <class T>
 void attention_forward(const AttentionShape& shape, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
                        HeadRows<T> out, T* log_sum) {
-  for_each_head<T>(shape, HeadForward<T>{shape, q, k, v, out, log_sum}, false);
+  if constexpr (std::is_same_v<T, float>)
+    if (shape.bf16)
+      return for_each_head<Bf16Products>(shape, HeadForward<Bf16Products>{shape, q, k, v, out, log_sum}, false);
+  using Products = PlainProducts<T>;
+  for_each_head<Products>(shape, HeadForward<Products>{shape, q, k, v, out, log_sum}, false);
 }
 
 template <class T>
 void attention_backward(const AttentionShape& shape, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
                         HeadRows<const T> grad_out, const T* log_sum, HeadRows<T> grad_q, HeadRows<T> grad_k,
                         HeadRows<T> grad_v) {
-  for_each_head<T>(shape, HeadBackward<T>{shape, q, k, v, grad_out, log_sum, grad_q, grad_k, grad_v}, true);
+  if constexpr (std::is_same_v<T, float>)
+    if (shape.bf16)
+      return for_each_head<Bf16Products>(
+          shape, HeadBackward<Bf16Products>{shape, q, k, v, grad_out, log_sum, grad_q, grad_k, grad_v}, true);
+  using Products = PlainProducts<T>;
+  for_each_head<Products>(shape, HeadBackward<Products>{shape, q, k, v, grad_out, log_sum, grad_q, grad_k, grad_v},
+                          true);
 }
 
 #define REDLINE_ATTENTION(T)                                                                                          \

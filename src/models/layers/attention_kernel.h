@@ -15,6 +15,7 @@ struct AttentionShape {
   int64_t num_heads = 1, head_dim = 0;
   bool causal = false;  // a query sees keys up to its own time
   DropoutDraw dropout;
+  bool bf16 = false;  // of floats: the products round their operands to bfloat16; softmax and sums stay float
 };
 
 // Row n of head h is at data + n * stride + h * head_dim.

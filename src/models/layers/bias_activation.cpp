@@ -3,6 +3,8 @@
 #include "models/layers/bias_activation.h"
 
 #include "core/check.h"
+#include "models/layers/gemm.h"
+#include "models/layers/kept_rows.h"
 #include "models/layers/row_kernels.h"
 #include "models/layers/simd.h"
 
@@ -89,18 +91,24 @@ void activation_forward(const ActivationState& state, const torch::Tensor& u, co
 }
 
 template <class T, Activation kKind>
-torch::Tensor activation_backward(const ActivationState& state, const torch::Tensor& u, const torch::Tensor& bias,
+torch::Tensor activation_backward(const ActivationState& state, const KeptRows& u, const torch::Tensor& bias,
                                   const torch::Tensor& grad, torch::Tensor& grad_u) {
-  const int64_t width = u.size(1);
-  const T *in = u.const_data_ptr<T>(), *shift = bias.const_data_ptr<T>(), *dout = grad.const_data_ptr<T>();
+  const int64_t width = grad.size(1);
+  const T *shift = bias.const_data_ptr<T>(), *dout = grad.const_data_ptr<T>();
   T* to = grad_u.mutable_data_ptr<T>();
   ColumnSums<T> sums(width);
-  for_each_row_block(u.size(0), width, [&](int64_t begin, int64_t end, int64_t slot) {
+  for_each_row_block(grad.size(0), width, [&](int64_t begin, int64_t end, int64_t slot) {
     MaskRow<T> mask(state, width);
+    std::vector<float> widened;
     T* sum = sums.line(slot, 0);
     for (int64_t n = begin; n < end; ++n) {
       T* du = to + n * width;
-      map_row(width, in + n * width, shift, dout + n * width, du,
+      const T* in = nullptr;
+      if constexpr (std::is_same_v<T, float>)
+        in = u.rows(n, n + 1, widened);
+      else
+        in = u.tensor().const_data_ptr<T>() + n * width;
+      map_row(width, in, shift, dout + n * width, du,
               [](simd::Vec<T> x, simd::Vec<T> g) { return derivative<T, kKind>(x) * g; });
       if (state.dropout.active()) {
         const T* factor = mask.row(n);
@@ -122,7 +130,7 @@ struct BiasActivationFunction : torch::autograd::Function<BiasActivationFunction
       else
         activation_forward<scalar_t, Activation::Gelu>(*state, u, bias, out);
     });
-    ctx->save_for_backward({u, bias});
+    ctx->save_for_backward({KeptRows(u, gemm_type()).tensor(), bias});
     ctx->saved_data["state"] = c10::IValue::make_capsule(state);
     return out;
   }
@@ -131,11 +139,12 @@ struct BiasActivationFunction : torch::autograd::Function<BiasActivationFunction
     const variable_list saved = ctx->get_saved_variables();
     const auto& state = *static_cast<ActivationState*>(ctx->saved_data["state"].toCapsule().get());
     const torch::Tensor grad = grads[0].contiguous();
-    torch::Tensor grad_u = torch::empty_like(saved[0]), grad_bias;
-    AT_DISPATCH_FLOATING_TYPES(saved[0].scalar_type(), "bias_activation_backward", [&] {
+    const KeptRows u(saved[0]);
+    torch::Tensor grad_u = torch::empty_like(grad), grad_bias;
+    AT_DISPATCH_FLOATING_TYPES(grad.scalar_type(), "bias_activation_backward", [&] {
       grad_bias = state.activation == Activation::Relu
-                      ? activation_backward<scalar_t, Activation::Relu>(state, saved[0], saved[1], grad, grad_u)
-                      : activation_backward<scalar_t, Activation::Gelu>(state, saved[0], saved[1], grad, grad_u);
+                      ? activation_backward<scalar_t, Activation::Relu>(state, u, saved[1], grad, grad_u)
+                      : activation_backward<scalar_t, Activation::Gelu>(state, u, saved[1], grad, grad_u);
     });
     return {grad_u, grad_bias, torch::Tensor()};
   }

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "core/check.h"
+#include "models/layers/gemm_bf16.h"
 #include "models/layers/panel_gemm.h"
 
 extern "C" __attribute__((weak)) void sgemm_(const char* transa, const char* transb, const int* m, const int* n,
@@ -119,7 +120,9 @@ torch::ScalarType gemm_type() {
 GemmOperand::GemmOperand(const torch::Tensor& matrix, torch::ScalarType type, GemmUse use)
     : floats_(matrix.const_data_ptr<float>()), use_(use) {
   REDLINE_CHECK(matrix.is_contiguous(), "a weight's rows lie one after another");
-  if (type != torch::kFloat32) {
+  if (use != GemmUse::kAny && bf16_products(type)) {
+    low_panels_ = bf16_right_operand(matrix, use == GemmUse::kNt);
+  } else if (type != torch::kFloat32) {
     low_ = matrix.to(type);
   } else if (use != GemmUse::kAny && panels::preferred() && matrix.numel() > 0) {
     const int64_t rows = matrix.size(0), columns = matrix.numel() / rows;
@@ -139,6 +142,8 @@ GemmOperand::GemmOperand(const torch::Tensor& matrix, torch::ScalarType type, Ge
 
 void TileGemm::nt(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const GemmOperand& weight, float beta,
                   float* c, int64_t ldc) const {
+  if (const torch::Tensor* ready = weight.low_panels_for(GemmUse::kNt))
+    return bf16_multiply(m, n, k, a, lda, *ready, beta, c, ldc);
   if (const float* ready = weight.panels_for(GemmUse::kNt))
     return panels::multiply(m, n, k, panels::Left::row_major(a, lda), ready, beta != 0.0f, c, ldc);
   if (type_ == torch::kFloat32) return float_nt(m, n, k, a, lda, weight.floats(), k, beta, c, ldc);
@@ -147,6 +152,8 @@ void TileGemm::nt(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, 
 
 void TileGemm::nn(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const GemmOperand& weight, float beta,
                   float* c, int64_t ldc) const {
+  if (const torch::Tensor* ready = weight.low_panels_for(GemmUse::kNn))
+    return bf16_multiply(m, n, k, a, lda, *ready, beta, c, ldc);
   if (const float* ready = weight.panels_for(GemmUse::kNn))
     return panels::multiply(m, n, k, panels::Left::row_major(a, lda), ready, beta != 0.0f, c, ldc);
   if (type_ == torch::kFloat32) return float_nn(m, n, k, a, lda, weight.floats(), n, beta, c, ldc);
@@ -155,6 +162,7 @@ void TileGemm::nn(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, 
 
 void TileGemm::tn(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta,
                   float* c, int64_t ldc) const {
+  if (bf16_products(type_)) return bf16_weight_grad(m, n, k, a, lda, b, ldb, beta, c, ldc);
   if (type_ == torch::kFloat32) return weight_grad(m, n, k, a, lda, b, ldb, beta, c, ldc);
   product_by_operators(view_of(a, k, m, lda, torch::kFloat32).to(type_).t(),
                        view_of(b, k, n, ldb, torch::kFloat32).to(type_), beta, c, ldc);
@@ -175,6 +183,7 @@ void float_tn(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, cons
 
 torch::Tensor parallel_tn(const torch::Tensor& a, const torch::Tensor& b, torch::ScalarType type) {
   REDLINE_CHECK(a.is_contiguous() && b.is_contiguous() && a.size(0) == b.size(0), "both operands have the same rows");
+  if (bf16_products(type)) return bf16_parallel_tn(a, b);
   if (type != torch::kFloat32) return torch::mm(a.to(type).t(), b.to(type)).to(torch::kFloat32);
   const int64_t rows = a.size(0), m = a.size(1), n = b.size(1);
   torch::Tensor out = torch::empty({m, n});

@@ -21,7 +21,7 @@ torch::ScalarType gemm_type();
 enum class GemmUse { kAny, kNt, kNn };
 
 // A matrix as the products want it: the floats themselves, their panels for the one product it is meant for
-// (panel_gemm.h), or a copy in the low precision.
+// (panel_gemm.h; panel_gemm_bf16.h where the processor has bfloat16 units), or a copy in the low precision.
 class GemmOperand {
  public:
   GemmOperand() = default;
@@ -32,10 +32,13 @@ class GemmOperand {
   const float* panels_for(GemmUse use) const {
     return use == use_ && panels_.defined() ? panels_.const_data_ptr<float>() : nullptr;
   }
+  const torch::Tensor* low_panels_for(GemmUse use) const {
+    return use == use_ && low_panels_.defined() ? &low_panels_ : nullptr;
+  }
 
  private:
   const float* floats_ = nullptr;
-  torch::Tensor low_, panels_;
+  torch::Tensor low_, panels_, low_panels_;
   GemmUse use_ = GemmUse::kAny;
 };
 

@@ -16,9 +16,11 @@
 namespace redline::models {
 
 struct HandNode : torch::autograd::Node {
-  // Inputs that need gradients are saved as variables (their versions are checked); undefined tensors stay undefined.
-  void save_inputs(const std::vector<torch::Tensor>& inputs) {
-    for (const torch::Tensor& input : inputs) saved_inputs_.emplace_back(input, /*is_output=*/false);
+  // Inputs are saved as variables (their versions are checked); undefined tensors stay undefined. The first `let_go`
+  // are not kept: a node that keeps something smaller in their place does not hold their memory.
+  void save_inputs(const std::vector<torch::Tensor>& inputs, size_t let_go) {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      saved_inputs_.emplace_back(i < let_go ? torch::Tensor() : inputs[i], /*is_output=*/false);
   }
   torch::Tensor input(size_t i) const { return saved_inputs_[i].unpack(); }
   bool wants(size_t i) const { return should_compute_output(i); }
@@ -34,7 +36,7 @@ struct HandNode : torch::autograd::Node {
 
 // One edge per input, in order; undefined inputs get an empty edge.
 template <class T>
-c10::intrusive_ptr<T> make_node(const std::vector<torch::Tensor>& inputs) {
+c10::intrusive_ptr<T> make_node(const std::vector<torch::Tensor>& inputs, size_t let_go = 0) {
   bool needed = false;
   for (const torch::Tensor& input : inputs) needed = needed || torch::autograd::compute_requires_grad(input);
   if (!needed) return {};
@@ -43,7 +45,7 @@ c10::intrusive_ptr<T> make_node(const std::vector<torch::Tensor>& inputs) {
   for (const torch::Tensor& input : inputs)
     edges.push_back(input.defined() ? torch::autograd::impl::gradient_edge(input) : torch::autograd::Edge());
   node->set_next_edges(std::move(edges));
-  node->save_inputs(inputs);
+  node->save_inputs(inputs, let_go);
   return node;
 }
 

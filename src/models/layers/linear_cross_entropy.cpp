@@ -1,10 +1,15 @@
 // One softmax pass over the logits; the two backward products use LibTorch's matrix multiplication in the precision the
-// forward product ran in.
+// forward product ran in. Where the processor has bfloat16 units (gemm_bf16.h) the logits exist only a tile of rows at
+// a time, and what is kept for backward is rounded.
 #include "models/layers/linear_cross_entropy.h"
 
 #include <cmath>
 
 #include "core/check.h"
+#include "models/layers/gemm.h"
+#include "models/layers/gemm_bf16.h"
+#include "models/layers/hand_node.h"
+#include "models/layers/kept_rows.h"
 #include "models/layers/row_kernels.h"
 #include "models/layers/row_linear.h"
 #include "models/layers/softmax_rows.h"
@@ -16,24 +21,27 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// logits -> softmax - onehot in place; nll out.
+// One row of logits -> softmax - onehot in place; returns nll. exp_row may write up to one vector past the row's end,
+// so a ragged row is done in `padded`.
+template <class T>
+T softmax_minus_onehot_row(T* out, int64_t width, int64_t target, std::vector<T>& padded) {
+  padded.resize(static_cast<size_t>(simd::round_up(width, simd::kLanes<T>)));
+  T* row = width % simd::kLanes<T> == 0 ? out : padded.data();
+  if (row == padded.data()) std::copy_n(out, width, row);
+  const T top = max_row(row, width), at_target = row[target];
+  const T sum = exp_row(row, width, width, top), factor = T(1) / sum;
+  for (int64_t v = 0; v < width; ++v) out[v] = row[v] * factor;
+  out[target] -= T(1);
+  return top + std::log(sum) - at_target;
+}
+
 template <class T>
 void softmax_minus_onehot(torch::Tensor& logits, const int64_t* target, T* nll) {
   const int64_t width = logits.size(1);
   T* data = logits.mutable_data_ptr<T>();
   for_each_row_block(logits.size(0), width, [&](int64_t begin, int64_t end, int64_t) {
-    std::vector<T> padded(static_cast<size_t>(simd::round_up(width, simd::kLanes<T>)));
-    for (int64_t n = begin; n < end; ++n) {
-      // exp_row may write up to one vector past the row's end, so a ragged row is done in a buffer.
-      T* row = width % simd::kLanes<T> == 0 ? data + n * width : padded.data();
-      if (row == padded.data()) std::copy_n(data + n * width, width, row);
-      const T top = max_row(row, width), at_target = row[target[n]];
-      const T sum = exp_row(row, width, width, top), factor = T(1) / sum;
-      nll[n] = top + std::log(sum) - at_target;
-      T* out = data + n * width;
-      for (int64_t v = 0; v < width; ++v) out[v] = row[v] * factor;
-      out[target[n]] -= T(1);
-    }
+    std::vector<T> padded;
+    for (int64_t n = begin; n < end; ++n) nll[n] = softmax_minus_onehot_row(data + n * width, width, target[n], padded);
   });
 }
 
@@ -101,6 +109,101 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
   }
 };
 
+constexpr int64_t kLossTile = 64;  // rows whose logits exist at a time
+
+enum LossInput : size_t { kLossHidden, kLossWeight, kNumLossInputs };
+
+struct LossInBf16 : HandNode {
+  torch::Tensor rounded, grad_logits,
+      target;  // [N, C], [N, V] both rounded; the second undefined: made again in blocks
+  int64_t rows_per_block = 0;
+  void release_intermediates() override {
+    for (torch::Tensor* t : {&rounded, &grad_logits, &target}) t->reset();
+  }
+  std::string name() const override { return "LinearCrossEntropyBackward"; }
+  variable_list apply(variable_list&& grads) override;
+};
+
+// softmax - onehot of rows [first, first + count) into `kept` (rounded, from its row 0) unless it is undefined.
+void rounded_logit_grads(const torch::Tensor& rounded, int64_t first, int64_t count, const GemmOperand& weight,
+                         int64_t depth, int64_t classes, const int64_t* target, torch::Tensor& kept, float* nll) {
+  for_row_tiles(count, kLossTile, [&](int64_t begin, int64_t end) {
+    std::vector<float> logits(static_cast<size_t>((end - begin) * classes)), padded;
+    bf16_multiply(end - begin, classes, depth, rounded, first + begin, *weight.low_panels_for(GemmUse::kNt), 0.0f,
+                  logits.data(), classes);
+    for (int64_t n = begin; n < end; ++n) {
+      const float loss =
+          softmax_minus_onehot_row(logits.data() + (n - begin) * classes, classes, target[first + n], padded);
+      if (nll != nullptr) nll[first + n] = loss;
+    }
+    if (kept.defined()) bf16_round(logits.data(), end - begin, classes, classes, kept, begin);
+  });
+}
+
+variable_list LossInBf16::apply(variable_list&& grads) {
+  const at::NoGradGuard no_grad;
+  variable_list out(kNumLossInputs);
+  if (!grads[0].defined()) return out;
+  const torch::Tensor grad = grads[0].to(torch::kFloat32).contiguous(), weight = input(kLossWeight).contiguous();
+  const int64_t rows = rounded.size(0), depth = weight.size(1), classes = weight.size(0);
+  // d nll_n scales a whole row of the logits' gradient: cheaper to scale the narrow sides of both products.
+  const torch::Tensor scaled = rounded.narrow(1, 0, depth).to(torch::kFloat32) * grad.unsqueeze(1);
+  const GemmOperand forward_weight(weight, torch::kBFloat16, GemmUse::kNt);
+  const GemmOperand back_weight(weight, torch::kBFloat16, GemmUse::kNn);
+  torch::Tensor grad_hidden = torch::empty({rows, depth}), grad_weight;
+  const float* factor = grad.const_data_ptr<float>();
+  float* to = grad_hidden.mutable_data_ptr<float>();
+  for (int64_t first = 0; first < rows; first += rows_per_block) {
+    const int64_t count = std::min(rows_per_block, rows - first);
+    torch::Tensor block = grad_logits;
+    if (!block.defined()) {
+      block = bf16_rounded_rows(count, classes);
+      rounded_logit_grads(rounded, first, count, forward_weight, depth, classes, target.const_data_ptr<int64_t>(),
+                          block, nullptr);
+    }
+    for_row_tiles(count, 128, [&](int64_t begin, int64_t end) {
+      float* tile = to + (first + begin) * depth;
+      bf16_multiply(end - begin, depth, classes, block, begin, *back_weight.low_panels_for(GemmUse::kNn), 0.0f, tile,
+                    depth);
+      for (int64_t n = begin; n < end; ++n)
+        for (int64_t c = 0; c < depth; ++c) tile[(n - begin) * depth + c] *= factor[first + n];
+    });
+    const torch::Tensor part = bf16_parallel_tn(block, scaled.narrow(0, first, count));
+    grad_weight = grad_weight.defined() ? grad_weight.add_(part) : part;
+  }
+  out[kLossHidden] = grad_hidden;
+  out[kLossWeight] = grad_weight.narrow(0, 0, classes);  // an odd number of classes had a zero more
+  return out;
+}
+
+torch::Tensor linear_cross_entropy_bf16(const torch::Tensor& hidden_in, const torch::Tensor& weight_in,
+                                        const torch::Tensor& target, int64_t rows_per_block) {
+  const auto node = make_node<LossInBf16>({hidden_in, weight_in}, /*let_go=*/1);
+  torch::Tensor nll;
+  {
+    const at::NoGradGuard no_grad;
+    const torch::Tensor hidden = hidden_in.contiguous(), weight = weight_in.contiguous();
+    const int64_t rows = hidden.size(0), depth = hidden.size(1), classes = weight.size(0);
+    const GemmOperand operand(weight, torch::kBFloat16, GemmUse::kNt);
+    torch::Tensor rounded = bf16_rounded_rows(rows, depth), kept;
+    if (node && rows_per_block >= rows) kept = bf16_rounded_rows(rows, classes);
+    nll = torch::empty({rows});
+    for_row_tiles(rows, 512, [&](int64_t begin, int64_t end) {
+      bf16_round(hidden.const_data_ptr<float>() + begin * depth, end - begin, depth, depth, rounded, begin);
+    });
+    rounded_logit_grads(rounded, 0, rows, operand, depth, classes, target.const_data_ptr<int64_t>(), kept,
+                        nll.mutable_data_ptr<float>());
+    if (node) {
+      node->rounded = rounded;
+      node->grad_logits = kept;
+      node->target = target;
+      node->rows_per_block = rows_per_block;
+    }
+  }
+  attach(nll, node);
+  return nll;
+}
+
 }  // namespace
 
 torch::Tensor linear_cross_entropy(const torch::Tensor& hidden, const torch::Tensor& weight,
@@ -115,6 +218,8 @@ torch::Tensor linear_cross_entropy(const torch::Tensor& hidden, const torch::Ten
   REDLINE_CHECK(low.item<int64_t>() >= 0 && high.item<int64_t>() < weight.size(0), "targets are row numbers of weight");
   const int64_t row_bytes = weight.size(0) * hidden.element_size();
   const int64_t rows_per_block = std::clamp<int64_t>(budget_bytes / std::max<int64_t>(1, row_bytes), 1, hidden.size(0));
+  if (hidden.scalar_type() == torch::kFloat32 && weight.scalar_type() == torch::kFloat32 && bf16_products(gemm_type()))
+    return linear_cross_entropy_bf16(hidden, weight, checked, rows_per_block);
   return CrossEntropyFunction::apply(hidden.contiguous(), weight, checked, rows_per_block);
 }
 

@@ -5,6 +5,8 @@
 
 #include "core/check.h"
 #include "models/layers/attention_kernel.h"
+#include "models/layers/gemm.h"
+#include "models/layers/gemm_bf16.h"
 #include "models/layers/simd.h"
 
 namespace redline::models {
@@ -43,7 +45,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
                                   columns_of<scalar_t>(kv, first + 1, width),
                                   mutable_columns_of<scalar_t>(out, 0, width), log_sum.mutable_data_ptr<scalar_t>());
     });
-    ctx->save_for_backward(kv_in ? variable_list{q, kv, log_sum} : variable_list{q, log_sum});
+    const auto kept = [&](const torch::Tensor& x) { return shape.bf16 ? x.to(torch::kBFloat16) : x; };
+    ctx->save_for_backward(kv_in ? variable_list{kept(q), kept(kv), log_sum} : variable_list{kept(q), log_sum});
     ctx->saved_data["state"] = c10::IValue::make_capsule(state);
     return out;
   }
@@ -51,7 +54,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
     const bool self = saved.size() == 2;
-    const torch::Tensor &q = saved[0], &kv = self ? saved[0] : saved[1], &log_sum = saved.back();
+    const torch::Tensor& log_sum = saved.back();
+    const torch::Tensor q = saved[0].to(log_sum.scalar_type()), kv = self ? q : saved[1].to(log_sum.scalar_type());
     const auto& shape = static_cast<AttentionState*>(ctx->saved_data["state"].toCapsule().get())->shape;
     const int64_t width = shape.num_heads * shape.head_dim, first = self ? 1 : 0;
     const torch::Tensor grad_out = grads[0].contiguous();
@@ -79,10 +83,16 @@ torch::Tensor at_least_float(const torch::Tensor& x) {
 }
 
 c10::intrusive_ptr<AttentionState> make_state(const Rows& queries, const Rows& keys, int64_t width,
-                                              const AttentionOptions& options) {
+                                              torch::ScalarType type, const AttentionOptions& options) {
   REDLINE_CHECK(width % options.num_heads == 0, "the model's width is a multiple of its heads");
   auto state = c10::make_intrusive<AttentionState>();
-  state->shape = {queries, keys, options.num_heads, width / options.num_heads, options.causal, options.dropout};
+  state->shape = {queries,
+                  keys,
+                  options.num_heads,
+                  width / options.num_heads,
+                  options.causal,
+                  options.dropout,
+                  type == torch::kFloat32 && bf16_products(gemm_type())};
   return state;
 }
 
@@ -92,7 +102,8 @@ torch::Tensor packed_self_attention(const torch::Tensor& qkv_in, const Rows& row
   const torch::Tensor qkv = at_least_float(qkv_in);
   const int64_t width = qkv.size(1) / 3;
   if (attention_kernel_fits(qkv, width / options.num_heads))
-    return AttentionFunction::apply(qkv, std::optional<torch::Tensor>(), make_state(rows, rows, width, options));
+    return AttentionFunction::apply(qkv, std::optional<torch::Tensor>(),
+                                    make_state(rows, rows, width, qkv.scalar_type(), options));
   const auto parts = qkv.chunk(3, 1);
   return packed_attention_plain(parts[0], parts[1], parts[2], rows, rows, options);
 }
@@ -101,7 +112,8 @@ torch::Tensor packed_last_attention(const torch::Tensor& q_in, const torch::Tens
                                     const Rows& keys, const AttentionOptions& options) {
   const torch::Tensor q = at_least_float(q_in), kv = at_least_float(kv_in);
   if (attention_kernel_fits(q, q.size(1) / options.num_heads))
-    return AttentionFunction::apply(q, std::optional<torch::Tensor>(kv), make_state(queries, keys, q.size(1), options));
+    return AttentionFunction::apply(q, std::optional<torch::Tensor>(kv),
+                                    make_state(queries, keys, q.size(1), q.scalar_type(), options));
   const auto parts = kv.chunk(2, 1);
   return packed_attention_plain(q, parts[0], parts[1], queries, keys, options);
 }

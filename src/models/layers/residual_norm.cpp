@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "models/layers/gemm.h"
+#include "models/layers/gemm_bf16.h"
 #include "models/layers/row_kernels.h"
 #include "models/layers/simd.h"
 
@@ -157,7 +159,13 @@ struct ResidualNormFunction : torch::autograd::Function<ResidualNormFunction> {
                                   rstd.mutable_data_ptr<T>()};
       for_each_row_block(rows, width, [&](int64_t begin, int64_t end, int64_t) { kernel.rows(begin, end); });
     });
-    ctx->save_for_backward({residual, mean, rstd, weight});
+    // Rounded, what lies around the row's mean is kept: rounding the sum itself would lose it where the mean is large.
+    const bool rounded = x.scalar_type() == torch::kFloat32 && bf16_products(gemm_type());
+    if (rounded)
+      ctx->save_for_backward(
+          {(residual - mean.unsqueeze(1)).to(torch::kBFloat16), torch::zeros({rows}, x.options()), rstd, weight});
+    else
+      ctx->save_for_backward({residual, mean, rstd, weight});
     ctx->saved_data["state"] = c10::IValue::make_capsule(state);
     ctx->set_materialize_grads(false);
     return {residual, normed};
@@ -167,7 +175,7 @@ struct ResidualNormFunction : torch::autograd::Function<ResidualNormFunction> {
     variable_list out(7);
     if (!grads[0].defined() && !grads[1].defined()) return out;
     const variable_list saved = ctx->get_saved_variables();
-    const torch::Tensor& residual = saved[0];
+    const torch::Tensor residual = saved[0].scalar_type() == torch::kBFloat16 ? saved[0].to(torch::kFloat32) : saved[0];
     const auto& state = *static_cast<NormState*>(ctx->saved_data["state"].toCapsule().get());
     const int64_t rows = residual.size(0), width = residual.size(1);
     const torch::Tensor grad_residual = grads[0].defined() ? grads[0].contiguous() : torch::Tensor();

@@ -8,6 +8,7 @@
 
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/kept_rows.h"
 #include "models/layers/norm_rows.h"
 #include "models/layers/row_kernels.h"
 #include "models/lift_splat/swin.h"
@@ -154,7 +155,8 @@ std::vector<float> padded_bias(const AttentionPlan& plan, const float* table, co
 
 struct AttentionBackward : HandNode {
   std::unique_ptr<AttentionPlan> plan;
-  torch::Tensor qkv, mixed, index;
+  KeptRows qkv, mixed;
+  torch::Tensor index;
   void release_intermediates() override {
     qkv.reset();
     mixed.reset();
@@ -178,7 +180,7 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
   torch::Tensor gx = p.kept.alive.size() == p.kept.scale.size() ? torch::empty_like(g) : g.clone(),
                 gy = torch::empty({total, c}), gqkv = torch::empty({total, 3 * c}), normed = torch::empty({total, c});
   ColumnSums<float> norm_w(c), norm_b(c), qkv_sums(3 * c), proj_bias(c), scores(p.heads * n * padded);
-  const float *gp = g.const_data_ptr<float>(), *xp = x.const_data_ptr<float>(), *qkvp = qkv.const_data_ptr<float>(),
+  const float *gp = g.const_data_ptr<float>(), *xp = x.const_data_ptr<float>(),
               *padding = qkv_bias.defined() ? qkv_bias.const_data_ptr<float>() : nullptr;
   float *gxp = gx.mutable_data_ptr<float>(), *gyp = gy.mutable_data_ptr<float>(),
         *gqkvp = gqkv.mutable_data_ptr<float>(), *normedp = normed.mutable_data_ptr<float>();
@@ -186,7 +188,8 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
     const TileGemm gemm(p.type);
     const int64_t row = p.row_of(begin), count = p.row_of(end) - row;
     std::vector<float> raw(static_cast<size_t>(count * c)), grad(raw.size()), residual(raw.size()), result(raw.size()),
-        statistics(static_cast<size_t>(2 * count)), spread_qkv, spread_grad, spread_gqkv;
+        statistics(static_cast<size_t>(2 * count)), spread_qkv, spread_grad, spread_gqkv, widened;
+    const float* tile_qkv = qkv.rows(row, row + count, widened);
     float* tile_gy = gyp + row * c;
     p.for_rows(begin, end, [&](int64_t at, int64_t from, int64_t picture) {
       const float scale = p.kept.scale[static_cast<size_t>(picture)];
@@ -199,7 +202,7 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
     kernels::HeadScratch scratch(p.shape);
     for (int64_t w = begin; w < end; ++w) {
       const bool whole = p.whole(w);
-      const float *in = qkvp + p.row_of(w) * 3 * c, *from = grad.data() + (p.row_of(w) - row) * c;
+      const float *in = tile_qkv + (p.row_of(w) - row) * 3 * c, *from = grad.data() + (p.row_of(w) - row) * c;
       float* to = gqkvp + p.row_of(w) * 3 * c;
       if (!whole) {
         spread_qkv.resize(static_cast<size_t>(n * 3 * c));
@@ -233,7 +236,7 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
   out[kNormBias] = norm_b.total();
   out[kQkvWeight] = parallel_tn(gqkv, normed, p.type);
   if (wants(kQkvBias)) out[kQkvBias] = qkv_sums.total();
-  out[kProjWeight] = parallel_tn(gy, mixed, p.type);
+  out[kProjWeight] = parallel_tn(gy, mixed.tensor(), p.type);
   out[kProjBias] = proj_bias.total();
   const torch::Tensor by_pair = scores.total().view({p.heads, n, padded}).narrow(2, 0, n).permute({1, 2, 0});
   out[kTable] = torch::zeros_like(table).index_add_(0, index.view({-1}), by_pair.reshape({n * n, p.heads}));
@@ -260,23 +263,29 @@ torch::Tensor attention_part(const SwinBlockImpl& block, const torch::Tensor& x_
     const int64_t c = p.width, total = p.all_rows(), n = p.places;
     const std::vector<float> bias =
         padded_bias(p, table.const_data_ptr<float>(), attn->relative_position_index.const_data_ptr<int64_t>());
-    torch::Tensor qkv = node ? torch::empty({total, 3 * c}) : torch::Tensor();
-    torch::Tensor mixed = node ? torch::empty({total, c}) : torch::Tensor();
+    const bool rounded = bf16_products(p.type), keeps_floats = node && !rounded;
+    torch::Tensor qkv, mixed;
+    if (node) {
+      const torch::ScalarType kept_type = rounded ? torch::kBFloat16 : torch::kFloat32;
+      qkv = torch::empty({total, 3 * c}, kept_type);
+      mixed = torch::empty({total, c}, kept_type);
+    }
     out = p.kept.alive.size() == p.kept.scale.size() ? torch::empty_like(x) : x.clone();
     const float* xp = x.const_data_ptr<float>();
     const float* qkv_bias = attn->qkv->bias.defined() ? attn->qkv->bias.const_data_ptr<float>() : nullptr;
     const float* proj_bias = attn->proj->bias.const_data_ptr<float>();
     float* to = out.mutable_data_ptr<float>();
-    float *qkvp = node ? qkv.mutable_data_ptr<float>() : nullptr,
-          *mixedp = node ? mixed.mutable_data_ptr<float>() : nullptr;
+    float *qkvp = keeps_floats ? qkv.mutable_data_ptr<float>() : nullptr,
+          *mixedp = keeps_floats ? mixed.mutable_data_ptr<float>() : nullptr;
     p.for_tiles([&](int64_t begin, int64_t end) {
       const TileGemm gemm(p.type);
       const int64_t row = p.row_of(begin), count = p.row_of(end) - row;
       std::vector<float> raw(static_cast<size_t>(count * c)), normed(raw.size()),
           statistics(static_cast<size_t>(2 * count)), own_qkv, own_mixed, spread_qkv, spread_mixed;
-      if (!node) own_qkv.resize(static_cast<size_t>(count * 3 * c)), own_mixed.resize(static_cast<size_t>(count * c));
-      float* tile_qkv = node ? qkvp + row * 3 * c : own_qkv.data();
-      float* tile_mixed = node ? mixedp + row * c : own_mixed.data();
+      if (!keeps_floats)
+        own_qkv.resize(static_cast<size_t>(count * 3 * c)), own_mixed.resize(static_cast<size_t>(count * c));
+      float* tile_qkv = keeps_floats ? qkvp + row * 3 * c : own_qkv.data();
+      float* tile_mixed = keeps_floats ? mixedp + row * c : own_mixed.data();
       normed_tile(p, begin, end, xp, block.norm1->weight.const_data_ptr<float>(),
                   block.norm1->bias.const_data_ptr<float>(), raw.data(), normed.data(), statistics.data(),
                   statistics.data() + count);
@@ -302,6 +311,10 @@ torch::Tensor attention_part(const SwinBlockImpl& block, const torch::Tensor& x_
         }
         if (!whole) collect_rows(p, w, result, c, tile_mixed + (p.row_of(w) - row) * c, nullptr);
       }
+      if (node && rounded) {
+        KeptRows::write(tile_qkv, count * 3 * c, qkv, row * 3 * c);
+        KeptRows::write(tile_mixed, count * c, mixed, row * c);
+      }
       gemm.nt(count, c, c, tile_mixed, c, proj_operand, 0.0f, normed.data(), c);
       p.for_rows(begin, end, [&](int64_t at, int64_t from, int64_t picture) {
         const float scale = p.kept.scale[static_cast<size_t>(picture)];
@@ -310,8 +323,8 @@ torch::Tensor attention_part(const SwinBlockImpl& block, const torch::Tensor& x_
       });
     });
     if (node) {
-      node->qkv = qkv;
-      node->mixed = mixed;
+      node->qkv = KeptRows(qkv);
+      node->mixed = KeptRows(mixed);
       node->index = attn->relative_position_index;
       node->plan = std::move(plan);
     }

@@ -5,6 +5,7 @@
 
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/kept_rows.h"
 #include "models/layers/norm_rows.h"
 #include "models/layers/row_kernels.h"
 #include "models/lift_splat/swin.h"
@@ -63,7 +64,7 @@ struct LiveRows {
 struct MlpBackward : HandNode {
   std::unique_ptr<LiveRows> live;
   torch::ScalarType type = torch::kFloat32;
-  torch::Tensor hidden;
+  KeptRows hidden;
   void release_intermediates() override { hidden.reset(); }
   std::string name() const override { return "SwinMlpBackward"; }
   variable_list apply(variable_list&& grads) override;
@@ -85,18 +86,17 @@ variable_list MlpBackward::apply(variable_list&& grads) {
   float *gxp = gx.mutable_data_ptr<float>(), *gyp = gy.mutable_data_ptr<float>(),
         *normedp = normed.mutable_data_ptr<float>(), *activationp = activation.mutable_data_ptr<float>(),
         *ghp = gh.mutable_data_ptr<float>();
-  const float* hiddenp = hidden.const_data_ptr<float>();
   for_row_tiles(total, kMlpTile, [&](int64_t begin, int64_t end) {
     const TileGemm gemm(type);
     const int64_t count = end - begin;
-    std::vector<float> gn(static_cast<size_t>(count * c)), statistics(static_cast<size_t>(2 * count));
+    std::vector<float> gn(static_cast<size_t>(count * c)), statistics(static_cast<size_t>(2 * count)), widened;
     float *tile_gy = gyp + begin * c, *tile_gh = ghp + begin * width;
     live->stretches(begin, end, [&](int64_t from, int64_t length, float scale, int64_t at) {
       for (int64_t i = 0; i < length * c; ++i) tile_gy[at * c + i] = scale * gp[from * c + i];
     });
     rows::column_sums(tile_gy, count, c, bias2.local());
     gemm.nn(count, width, c, tile_gy, c, operand2, 0.0f, tile_gh, width);
-    kernels::gelu_backward(tile_gh, hiddenp + begin * width, count * width, activationp + begin * width);
+    kernels::gelu_backward(tile_gh, hidden.rows(begin, end, widened), count * width, activationp + begin * width);
     rows::column_sums(tile_gh, count, width, bias1.local());
     gemm.nn(count, c, width, tile_gh, width, operand1, 0.0f, gn.data(), c);
     live->stretches(begin, end, [&](int64_t from, int64_t length, float, int64_t at) {
@@ -213,18 +213,20 @@ torch::Tensor mlp_part(const SwinBlockImpl& block, const torch::Tensor& x_MHWC, 
     const torch::Tensor x = x_MHWC.contiguous(), w1 = mlp->fc1->weight.contiguous(), w2 = mlp->fc2->weight.contiguous();
     const GemmOperand operand1(w1, type, GemmUse::kNt), operand2(w2, type, GemmUse::kNt);
     const int64_t c = x.size(3), width = w1.size(0), total = live->count();
-    torch::Tensor hidden = node ? torch::empty({total, width}) : torch::Tensor();
+    const bool rounded = bf16_products(type);
+    torch::Tensor hidden;
+    if (node) hidden = torch::empty({total, width}, rounded ? torch::kBFloat16 : torch::kFloat32);
     out = kept.alive.size() == kept.scale.size() ? torch::empty_like(x) : x.clone();
     const float *xp = x.const_data_ptr<float>(), *bias1 = mlp->fc1->bias.const_data_ptr<float>(),
                 *bias2 = mlp->fc2->bias.const_data_ptr<float>();
-    float *to = out.mutable_data_ptr<float>(), *hiddenp = node ? hidden.mutable_data_ptr<float>() : nullptr;
+    float *to = out.mutable_data_ptr<float>(), *hiddenp = node && !rounded ? hidden.mutable_data_ptr<float>() : nullptr;
     for_row_tiles(total, kMlpTile, [&](int64_t begin, int64_t end) {
       const TileGemm gemm(type);
       const int64_t count = end - begin;
       std::vector<float> normed(static_cast<size_t>(count * c)), activation(static_cast<size_t>(count * width)),
           statistics(static_cast<size_t>(2 * count)), own;
-      if (!node) own.resize(static_cast<size_t>(count * width));
-      float* h = node ? hiddenp + begin * width : own.data();
+      if (hiddenp == nullptr) own.resize(static_cast<size_t>(count * width));
+      float* h = hiddenp != nullptr ? hiddenp + begin * width : own.data();
       live->stretches(begin, end, [&](int64_t from, int64_t length, float, int64_t at) {
         rows::layer_norm(xp + from * c, length, c, block.norm2->weight.const_data_ptr<float>(),
                          block.norm2->bias.const_data_ptr<float>(), normed.data() + at * c, statistics.data() + at,
@@ -232,6 +234,7 @@ torch::Tensor mlp_part(const SwinBlockImpl& block, const torch::Tensor& x_MHWC, 
       });
       gemm.nt(count, width, c, normed.data(), c, operand1, 0.0f, h, width);
       kernels::bias_gelu(h, bias1, count, width, activation.data());
+      if (node && rounded) KeptRows::write(h, count * width, hidden, begin * width);
       gemm.nt(count, c, width, activation.data(), width, operand2, 0.0f, normed.data(), c);
       live->stretches(begin, end, [&](int64_t from, int64_t length, float scale, int64_t at) {
         for (int64_t r = 0; r < length; ++r)
@@ -243,7 +246,7 @@ torch::Tensor mlp_part(const SwinBlockImpl& block, const torch::Tensor& x_MHWC, 
     if (node) {
       node->live = std::move(live);
       node->type = type;
-      node->hidden = hidden;
+      node->hidden = KeptRows(hidden);
     }
   }
   attach(out, node);

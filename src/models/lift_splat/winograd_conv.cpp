@@ -8,7 +8,9 @@
 #include <functional>
 
 #include "models/layers/gemm.h"
+#include "models/layers/gemm_bf16.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/panel_gemm_bf16.h"
 #include "models/layers/row_kernels.h"
 #include "models/lift_splat/winograd_kernels.h"
 
@@ -196,10 +198,19 @@ struct WinogradConvBackward : HandNode {
 
 }  // namespace
 
+namespace {
+
+bool float_tiles_pay() {
+  const torch::ScalarType type = gemm_type();
+  return type == torch::kFloat32 || (bf16_products(type) && !bf16_panels::tile_units());
+}
+
+}  // namespace
+
 bool winograd_fits(const torch::Tensor& x_MCHW, const torch::Tensor& weight) {
   return on_plain_cpu(x_MCHW) && x_MCHW.scalar_type() == torch::kFloat32 && weight.scalar_type() == torch::kFloat32 &&
-         gemm_type() == torch::kFloat32 && weight.size(2) == 3 && weight.size(3) == 3 &&
-         weight.size(0) % winograd::kLanes == 0 && weight.size(1) % winograd::kLanes == 0 &&
+         float_tiles_pay() && weight.size(2) == 3 && weight.size(3) == 3 && weight.size(0) % winograd::kLanes == 0 &&
+         weight.size(1) % winograd::kLanes == 0 &&
          x_MCHW.size(0) * ((x_MCHW.size(2) + 3) / 4) * ((x_MCHW.size(3) + 3) / 4) >= kFewestTiles;
 }
 

@@ -9,6 +9,7 @@
 
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/kept_rows.h"
 #include "models/speech_ssl/fused_parts.h"
 #include "models/speech_ssl/row_kernels.h"
 
@@ -115,9 +116,11 @@ const float* dropped_weights(const HeadTask& t, const float* weights, std::vecto
 
 struct AttentionBackward : HandNode {
   AttentionState state;
-  torch::Tensor mean, rstd, qkv, projected, weights, context;
+  torch::Tensor mean, rstd, projected;
+  KeptRows kept_qkv, weights, context;
   void release_intermediates() override {
-    for (torch::Tensor* t : {&mean, &rstd, &qkv, &projected, &weights, &context}) t->reset();
+    for (torch::Tensor* t : {&mean, &rstd, &projected}) t->reset();
+    for (KeptRows* kept : {&kept_qkv, &weights, &context}) kept->reset();
   }
   std::string name() const override { return "AttentionBackward"; }
   variable_list apply(variable_list&& grads) override;
@@ -128,7 +131,7 @@ struct AttentionBackward : HandNode {
 };
 
 struct HeadBuffers {
-  std::vector<float> qu, qv, dropped, ds, dbd, dqu, dqv;
+  std::vector<float> qu, qv, weights, dropped, ds, dbd, dqu, dqv;
   std::vector<uint16_t> words;
 };
 
@@ -147,7 +150,7 @@ void score_gradient(const HeadTask& t, const float* weights, const float* g_cont
 
 void AttentionBackward::heads_backward(const torch::Tensor& g_context, torch::Tensor& g_qkv, torch::Tensor& g_projected,
                                        ColumnSums& g_u, ColumnSums& g_v) const {
-  const torch::Tensor u = input(kInU), bias_v = input(kInBiasV);
+  const torch::Tensor u = input(kInU), bias_v = input(kInBiasV), qkv = kept_qkv.floats();
   const int64_t d = state.dim, dk = state.per_head, all = (2 * state.time - 1) * d;
   torch::Tensor partial = torch::zeros({at::get_num_threads(), all});
   at::parallel_for(0, state.batch * state.heads, 1, [&](int64_t begin, int64_t end) {
@@ -157,7 +160,7 @@ void AttentionBackward::heads_backward(const torch::Tensor& g_context, torch::Te
       const HeadTask t(state, task, qkv, projected, values(u), values(bias_v), buffers.qu, buffers.qv);
       const int64_t n = t.length;
       if (n == 0) continue;
-      const float* weights_here = weights.const_data_ptr<float>() + state.weights_at(t.b, t.h);
+      const float* weights_here = weights.run(state.weights_at(t.b, t.h), n * n, buffers.weights);
       const float* gc = row(g_context, t.b * state.time) + t.h * dk;
       float *gq = row(g_qkv, t.b * state.time) + t.h * dk, *gk = gq + d, *gv = gk + d;
       const float* dropped = dropped_weights(t, weights_here, buffers.dropped, buffers.words);
@@ -204,7 +207,7 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
     rows::column_sums(row(gy, begin), end - begin, d, out_bias.local());
     TileGemm(state.type).nn(end - begin, d, d, row(gy, begin), d, out_operand, 0.0f, row(g_context, begin), d);
   });
-  out[kInOut] = parallel_tn(gy, context, state.type);
+  out[kInOut] = parallel_tn(gy, context.tensor(), state.type);
   heads_backward(g_context, g_qkv, g_projected, u_sum, v_sum);
   torch::Tensor x = gy;  // its own use is over
   const torch::Tensor qkv_weight = torch::cat({input(kInQ), input(kInK), input(kInV)});
@@ -326,13 +329,13 @@ torch::Tensor attention_part(const LayerNorm& norm, const SelfAttention& a, cons
     });
     if (node) {
       s.pass.ctx = nullptr;
+      node->kept_qkv = KeptRows(qkv, s.type);
+      node->weights = KeptRows(weights, s.type);
+      node->context = KeptRows(context, s.type);
       node->state = std::move(s);
       node->mean = mean;
       node->rstd = rstd;
-      node->qkv = qkv;
       node->projected = projected;
-      node->weights = weights;
-      node->context = context;
     }
   }
   attach(out, node);

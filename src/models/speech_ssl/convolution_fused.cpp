@@ -8,6 +8,7 @@
 
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/kept_rows.h"
 #include "models/speech_ssl/fused_parts.h"
 #include "models/speech_ssl/row_kernels.h"
 
@@ -67,9 +68,12 @@ torch::Tensor taps_by_channel(const torch::Tensor& weight) {
 
 struct ConvolutionBackward : HandNode {
   ConvolutionState state;
-  torch::Tensor mean, rstd, gate, depthwise, channel_mean, channel_rstd;
+  torch::Tensor mean, rstd, channel_mean, channel_rstd;
+  KeptRows kept_gate, kept_depthwise;
   void release_intermediates() override {
-    for (torch::Tensor* t : {&mean, &rstd, &gate, &depthwise, &channel_mean, &channel_rstd}) t->reset();
+    for (torch::Tensor* t : {&mean, &rstd, &channel_mean, &channel_rstd}) t->reset();
+    kept_gate.reset();
+    kept_depthwise.reset();
   }
   std::string name() const override { return "ConvolutionBackward"; }
   variable_list apply(variable_list&& grads) override;
@@ -82,6 +86,7 @@ variable_list ConvolutionBackward::apply(variable_list&& grads) {
   const ConvolutionState& s = state;
   const RowMatrix g(grads[0]), r(input(kConvR));
   const int64_t d = s.dim;
+  const torch::Tensor gate = kept_gate.floats(), depthwise = kept_depthwise.floats();
   const torch::Tensor gamma = input(kGamma), beta = input(kBeta), norm_weight = input(kConvNormWeight),
                       norm_bias = input(kConvNormBias);
   const torch::Tensor w1 = input(kPointwise1).reshape({2 * d, d}).contiguous(),
@@ -252,11 +257,11 @@ torch::Tensor convolution_part(const LayerNorm& norm, const Convolution& conv, c
                           row(out, begin, d));
     });
     if (node) {
+      node->kept_gate = KeptRows(gate, s.type);
+      node->kept_depthwise = KeptRows(y, s.type);
       node->state = std::move(s);
       node->mean = mean;
       node->rstd = rstd;
-      node->gate = gate;
-      node->depthwise = y;
       node->channel_mean = channel_mean.clone();
       node->channel_rstd = channel_rstd;
     }

@@ -3,6 +3,7 @@
 // pre-activations.
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/kept_rows.h"
 #include "models/speech_ssl/conformer.h"
 #include "models/speech_ssl/fused_parts.h"
 #include "models/speech_ssl/row_kernels.h"
@@ -23,7 +24,8 @@ struct FeedForwardState {
 
 struct FeedForwardBackward : HandNode {
   FeedForwardState state;
-  torch::Tensor mean, rstd, hidden;
+  torch::Tensor mean, rstd;
+  KeptRows hidden;
   void release_intermediates() override {
     mean.reset();
     rstd.reset();
@@ -48,7 +50,8 @@ variable_list FeedForwardBackward::apply(variable_list&& grads) {
   for_row_tiles(g.rows, kRowTile, [&](int64_t begin, int64_t end) {
     TileGemm gemm(state.type);
     std::vector<uint16_t> bits;
-    std::vector<float> gx(static_cast<size_t>((end - begin) * dim)), unused(static_cast<size_t>(2 * (end - begin)));
+    std::vector<float> gx(static_cast<size_t>((end - begin) * dim)), unused(static_cast<size_t>(2 * (end - begin))),
+        widened;
     const int64_t count = end - begin;
     float *tile_gy = row(gy, begin), *tile_x = row(x, begin), *tile_gh = row(gh, begin),
           *tile_a = row(activation, begin);
@@ -56,8 +59,8 @@ variable_list FeedForwardBackward::apply(variable_list&& grads) {
                       count * dim, tile_gy);
     rows::column_sums(tile_gy, count, dim, bias2.local());
     gemm.nn(count, width, dim, tile_gy, dim, operand2, 0.0f, tile_gh, width);
-    rows::swish_drop_backward(tile_gh, row(hidden, begin), state.hidden_dropout.rows(begin, end, width, bits),
-                              count * width, tile_a);
+    rows::swish_drop_backward(tile_gh, hidden.rows(begin, end, widened),
+                              state.hidden_dropout.rows(begin, end, width, bits), count * width, tile_a);
     rows::column_sums(tile_gh, count, width, bias1.local());
     gemm.nn(count, dim, width, tile_gh, width, operand1, 0.0f, gx.data(), dim);
     rows::layer_norm(r.row(begin), count, dim, values(norm_weight), values(norm_bias), tile_x, unused.data(),
@@ -92,20 +95,23 @@ torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, co
     const GemmOperand operand1(w1, state.type, GemmUse::kNt), operand2(w2, state.type, GemmUse::kNt);
     const int64_t dim = in.columns, width = w1.size(0);
     torch::Tensor mean = torch::empty({in.rows}), rstd = torch::empty({in.rows});
-    torch::Tensor hidden = node ? torch::empty({in.rows, width}) : torch::Tensor();
+    const bool rounded = bf16_products(state.type);
+    torch::Tensor hidden;
+    if (node) hidden = torch::empty({in.rows, width}, rounded ? torch::kBFloat16 : torch::kFloat32);
     out = torch::empty(r.sizes());
     for_row_tiles(in.rows, kRowTile, [&](int64_t begin, int64_t end) {
       TileGemm gemm(state.type);
       const int64_t count = end - begin;
       std::vector<float> x(static_cast<size_t>(count * dim)), activation(static_cast<size_t>(count * width)), scratch;
       std::vector<uint16_t> bits;
-      if (!node) scratch.resize(static_cast<size_t>(count * width));
-      float* h = node ? row(hidden, begin) : scratch.data();
+      if (!node || rounded) scratch.resize(static_cast<size_t>(count * width));
+      float* h = !node || rounded ? scratch.data() : row(hidden, begin);
       rows::layer_norm(in.row(begin), count, dim, values(norm->weight), values(norm->bias), x.data(), row(mean, begin),
                        row(rstd, begin));
       gemm.nt(count, width, dim, x.data(), dim, operand1, 0.0f, h, width);
       rows::bias_swish_drop(h, values(ff->linear1->bias), state.hidden_dropout.rows(begin, end, width, bits), count,
                             width, activation.data());
+      if (node && rounded) KeptRows::write(h, count * width, hidden, begin * width);
       gemm.nt(count, dim, width, activation.data(), width, operand2, 0.0f, x.data(), dim);
       rows::residual_drop(in.row(begin), x.data(), values(ff->linear2->bias),
                           state.out_dropout.rows(begin, end, dim, bits), static_cast<float>(factor), count, dim,
@@ -115,7 +121,7 @@ torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, co
       node->state = std::move(state);
       node->mean = mean;
       node->rstd = rstd;
-      node->hidden = hidden;
+      node->hidden = KeptRows(hidden);
     }
   }
   attach(out, node);

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/kept_rows.h"
 #include "models/speech_ssl/subsampling.h"
 #include "models/speech_ssl/subsampling_kernels.h"
 
@@ -120,8 +121,8 @@ struct Worker {
   int64_t image_time;
   const std::vector<torch::Tensor>& levels;  // packed activations; [0] and (with more than one level) [1] are undefined
   TileGemm gemm;
-  std::vector<float> input_rows, stem_rows[3], zeros;
-  int64_t stem_row_of[3] = {-1, -1, -1}, stem_clip = -1;
+  std::vector<float> input_rows, stem_rows[3], widened_rows[3], zeros;
+  int64_t stem_row_of[3] = {-1, -1, -1}, stem_clip = -1, widened_row_of[3] = {-1, -1, -1}, widened_level = -1;
 
   Worker(const Geometry& geometry, const Weights& weights, const torch::Tensor& x,
          const std::vector<torch::Tensor>& activations, torch::ScalarType type)
@@ -158,7 +159,15 @@ struct Worker {
   const float* activation_row(int64_t level, int64_t b, int64_t t) {
     if (level == 1) return stem_row(b, t);
     if (t < 0 || t >= g.length(level, b)) return nullptr;
-    return levels[static_cast<size_t>(level)].const_data_ptr<float>() + (g.offset(level, b) + t) * g.row_size(level);
+    const int64_t row = g.offset(level, b) + t;
+    const KeptRows kept(levels[static_cast<size_t>(level)]);
+    const auto slot = static_cast<size_t>(t % 3);  // neighbours, so three of them are ready at once
+    if (widened_level != level) std::fill(std::begin(widened_row_of), std::end(widened_row_of), -1);
+    widened_level = level;
+    if (widened_row_of[slot] == row) return widened_rows[slot].data();
+    const float* found = kept.rows(row, row + 1, widened_rows[slot]);
+    if (found == widened_rows[slot].data()) widened_row_of[slot] = row;
+    return found;
   }
   // Depthwise output of a tile of `level`: y[frame][feature][channel].
   void depthwise_tile(int64_t level, const Tile& tile, float* y) {
@@ -189,24 +198,34 @@ void forward_stage(Worker& worker, int64_t level, const Tile& tile, std::vector<
   kernels::bias_relu(out, rows, s.pointwise_bias.const_data_ptr<float>(), c);
 }
 
+// Where products run in bfloat16 the pointwise outputs are kept so; rows of even length are left operands as they are.
+bool keeps_rounded(const Geometry& g, int64_t level, torch::ScalarType type) {
+  return bf16_products(type) && level >= 2 && g.row_size(level) % 2 == 0;
+}
+
 std::vector<torch::Tensor> forward_levels(const Geometry& g, const Weights& w, const torch::Tensor& x,
                                           torch::ScalarType type) {
   std::vector<torch::Tensor> levels(static_cast<size_t>(g.levels()));
   for (int64_t level = g.top() == 1 ? 1 : 2; level <= g.top(); ++level) {
     torch::Tensor& packed = levels[static_cast<size_t>(level)];
-    packed = torch::empty({g.frames(level), g.row_size(level)});
-    float* data = packed.mutable_data_ptr<float>();
+    const bool rounded = keeps_rounded(g, level, type);
+    packed = torch::empty({g.frames(level), g.row_size(level)}, rounded ? torch::kBFloat16 : torch::kFloat32);
+    float* data = rounded ? nullptr : packed.mutable_data_ptr<float>();
     const std::vector<Tile> tiles = make_tiles(g, level);
     at::parallel_for(0, static_cast<int64_t>(tiles.size()), 1, [&](int64_t begin, int64_t end) {
       Worker worker(g, w, x, levels, type);
-      std::vector<float> y;
+      std::vector<float> y, made;
       for (int64_t i = begin; i < end; ++i) {
         const Tile& tile = tiles[static_cast<size_t>(i)];
-        float* out = data + (g.offset(level, tile.clip) + tile.begin) * g.row_size(level);
+        const int64_t first = (g.offset(level, tile.clip) + tile.begin) * g.row_size(level);
+        const int64_t count = (tile.end - tile.begin) * g.row_size(level);
+        if (rounded) made.resize(static_cast<size_t>(count));
+        float* out = rounded ? made.data() : data + first;
         if (level == 1)
           forward_stem_only(worker, tile, out);
         else
           forward_stage(worker, level, tile, y, out);
+        if (rounded) KeptRows::write(out, count, packed, first);
       }
     });
   }
@@ -379,14 +398,15 @@ variable_list SubsamplingBackward::apply(variable_list&& grads) {
   const torch::Tensor packed = torch::cat(pieces);
   const torch::Tensor& top = levels[static_cast<size_t>(g.top())];
   out[2] = channels_first(parallel_tn(packed, top, type), g.channels).view_as(inputs[2]);
-  torch::Tensor gz = torch::empty_like(top);
+  torch::Tensor gz = torch::empty(top.sizes());
   const GemmOperand out_weight(w.out, type, GemmUse::kNn);
   const int64_t dim = packed.size(1), row = g.row_size(g.top());
   for_row_tiles(packed.size(0), 64, [&](int64_t begin, int64_t end) {
     float* target = gz.mutable_data_ptr<float>() + begin * row;
     TileGemm(type).nn(end - begin, row, dim, packed.const_data_ptr<float>() + begin * dim, dim, out_weight, 0.0f,
                       target, row);
-    kernels::relu_backward(target, top.const_data_ptr<float>() + begin * row, (end - begin) * row);
+    std::vector<float> widened;
+    kernels::relu_backward(target, KeptRows(top).rows(begin, end, widened), (end - begin) * row);
   });
   const auto as_conv = [](const torch::Tensor& taps) { return taps.t().reshape({taps.size(1), 1, 3, 3}); };
   torch::Tensor gy_next, gy;
@@ -439,8 +459,13 @@ torch::Tensor fused_subsampling(const SubsamplingImpl& module, const torch::Tens
     const torch::Tensor& top = levels.back();
     for (int64_t b = 0; b < g.batch; ++b)
       for_row_tiles(g.length(g.top(), b), 64, [&](int64_t begin, int64_t end) {
-        TileGemm(type).nt(end - begin, dim, row, top.const_data_ptr<float>() + (g.offset(g.top(), b) + begin) * row,
-                          row, out_weight, 1.0f, out.mutable_data_ptr<float>() + (b * g.time_out + begin) * dim, dim);
+        const int64_t first = g.offset(g.top(), b) + begin;
+        float* to = out.mutable_data_ptr<float>() + (b * g.time_out + begin) * dim;
+        if (top.scalar_type() == torch::kBFloat16)
+          bf16_multiply(end - begin, dim, row, top, first, *out_weight.low_panels_for(GemmUse::kNt), 1.0f, to, dim);
+        else
+          TileGemm(type).nt(end - begin, dim, row, top.const_data_ptr<float>() + first * row, row, out_weight, 1.0f, to,
+                            dim);
       });
     if (node) {
       node->g = std::move(g);
