@@ -8,10 +8,10 @@
 namespace redline::doctor {
 
 bool is_rule(const std::string& name) {
-  static const std::set<std::string> kRules = {"accumulation",  "batch",          "bucketing", "buckets", "cache",
-                                               "channels_last", "checkpoint",     "decode",    "log",     "micro_batch",
-                                               "monitor",       "monitor_epochs", "padding",   "pinning", "precision",
-                                               "prefetch",      "tars",           "threads",   "workers", "validation"};
+  static const std::set<std::string> kRules = {
+      "accumulation", "batch",     "bucketing", "buckets",     "cache",   "channels_last",  "checkpoint",
+      "compile",      "decode",    "log",       "micro_batch", "monitor", "monitor_epochs", "padding",
+      "pinning",      "precision", "prefetch",  "tars",        "threads", "workers",        "validation"};
   return kRules.contains(name);
 }
 
@@ -23,6 +23,16 @@ const config::SearchDimension* JobView::switch_of(const std::string& rule) const
 std::string JobView::path(const std::string& rule) const {
   const config::SearchDimension* const found = switch_of(rule);
   return found != nullptr ? found->path : std::string();
+}
+
+int64_t JobView::steps() const {
+  int64_t least = max_steps;
+  const auto bound = [&](int64_t steps) {
+    if (steps > 0) least = least > 0 ? std::min(least, steps) : steps;
+  };
+  bound(max_iters / accumulate);
+  if (max_epochs > 0) bound(max_epochs * steps_per_epoch);
+  return std::max<int64_t>(0, least);
 }
 
 void read_switches(JobView& job) {
@@ -51,6 +61,7 @@ void read_switches(JobView& job) {
   job.tarred = is_on("tars", false);
   job.fast_decode = text("decode", "") == "fast";
   job.pin_memory = is_on("pinning", false);
+  job.compile = text("compile", job.compile);
   job.cache = text("cache", job.cache);
   job.log_every_n_steps = count("log").value_or(50);
   job.monitor_every = count("monitor").value_or(0);

@@ -22,13 +22,14 @@ struct JobView {
   std::string precision = "32-true";
   int workers = 0, threads = 1, prefetch = 2, num_buckets = 1;
   bool buckets = false, dynamic_padding = true, tarred = false, fast_decode = false, pin_memory = false;
-  std::string cache = "none";
+  std::string cache = "none", compile = "false";
   int64_t log_every_n_steps = 50, monitor_every = 0, monitor_every_epochs = 0;
   std::optional<int64_t> val_check_batches, save_every_steps;
 
   // From the task.
   bool batch_statistics = false, supports_channels_last = false, channels_last = false, computes_padding = true;
   bool ragged = true, images = false;
+  std::string compile_refusal;  // why its step cannot be compiled; empty: it can
 
   // Other values that move along with a batch (tune/search/companions.h), or bound what is worth trying.
   bool bounded_by_length = false;
@@ -47,6 +48,7 @@ struct JobView {
   int64_t samples = 0, steps_per_epoch = 0;  // of an epoch; 0: not known
 
   int64_t effective_batch() const { return batch_size * accumulate; }
+  int64_t steps() const;  // of the whole run; 0: no end is known
   // The switch that a rule moves; null where the job has none.
   const config::SearchDimension* switch_of(const std::string& rule) const;
   // Its path; empty where there is none.

@@ -54,6 +54,13 @@ torch::Tensor Context::dropout(const torch::Tensor& x, double p, std::string_vie
   if (!training_ || p == 0.0 || x.numel() == 0) return x;
   REDLINE_CHECK(p > 0.0 && p <= 1.0, "dropout's p lies in [0, 1]");
   if (p == 1.0) return x * 0.0;
+  if (draws_ != nullptr) {
+    const DropoutDraw drawn = task::dropout_draw(PhiloxKey(), p);
+    if (!drawn.active()) return x;
+    const torch::Tensor kept =
+        draws_->take({DrawSpec::Kind::Dropout, std::string(operation), x.sizes().vec(), std::move(padded_dims), p});
+    return torch::where(kept, x * drawn.scale, torch::zeros({}, x.options()));
+  }
   const auto samples = static_cast<int64_t>(sample_ids_->size());
   const KeyLayout layout(rows_of_samples(x.sizes(), samples, padded_dims), padded_dims);
   auto mask = std::make_shared<DropoutMask>(DropoutMask{dropout_draw(p, operation), *sample_ids_, layout});
@@ -63,6 +70,7 @@ torch::Tensor Context::dropout(const torch::Tensor& x, double p, std::string_vie
 
 DropoutDraw Context::dropout_draw(double p, std::string_view operation) const {
   if (!training_ || p == 0.0) return {};
+  REDLINE_CHECK(draws_ == nullptr, "a traced pass drops by Context::dropout, not inside a kernel");
   return task::dropout_draw(operation_key(seed_, step_, operation), p);
 }
 
@@ -70,9 +78,8 @@ torch::Tensor Context::drop_path(const torch::Tensor& x, double p, std::string_v
   if (!training_ || p == 0.0 || x.numel() == 0) return x;
   REDLINE_CHECK(p > 0.0 && p <= 1.0, "drop_path's p lies in [0, 1]");
   if (p == 1.0) return x * 0.0;
-  const torch::Tensor draws =
-      draw_tensor({x.size(0)}, {}, *sample_ids_, operation_key(seed_, step_, operation), uniform_run);
-  torch::Tensor keep = draws.ge(p).to(torch::kFloat32).mul_(1.0 / (1.0 - p));
+  const torch::Tensor draws = draw_or_take({DrawSpec::Kind::Uniform, std::string(operation), {x.size(0)}, {}});
+  const torch::Tensor keep = draws.ge(p).to(torch::kFloat32) * (1.0 / (1.0 - p));
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
   shape[0] = x.size(0);
   return x * keep.view(shape).to(x.options());
@@ -80,17 +87,33 @@ torch::Tensor Context::drop_path(const torch::Tensor& x, double p, std::string_v
 
 torch::Tensor Context::uniform(std::vector<int64_t> shape, std::string_view operation,
                                std::vector<int64_t> padded_dims) {
-  return draw_tensor(shape, std::move(padded_dims), *sample_ids_, operation_key(seed_, step_, operation), uniform_run)
+  return draw_or_take({DrawSpec::Kind::Uniform, std::string(operation), std::move(shape), std::move(padded_dims)})
       .to(device);
 }
 
 torch::Tensor Context::normal(std::vector<int64_t> shape, std::string_view operation,
                               std::vector<int64_t> padded_dims) {
-  return draw_tensor(shape, std::move(padded_dims), *sample_ids_, operation_key(seed_, step_, operation), normal_run)
+  return draw_or_take({DrawSpec::Kind::Normal, std::string(operation), std::move(shape), std::move(padded_dims)})
       .to(device);
 }
 
+torch::Tensor Context::draw_or_take(const DrawSpec& spec) const {
+  return draws_ != nullptr ? draws_->take(spec) : draw(spec);
+}
+
+torch::Tensor Context::draw(const DrawSpec& spec) const {
+  const PhiloxKey key = operation_key(seed_, step_, spec.operation);
+  if (spec.kind != DrawSpec::Kind::Dropout)
+    return draw_tensor(spec.shape, spec.padded_dims, *sample_ids_, key,
+                       spec.kind == DrawSpec::Kind::Uniform ? uniform_run : normal_run);
+  std::vector<int64_t> padded_dims = spec.padded_dims;
+  const KeyLayout layout(rows_of_samples(spec.shape, static_cast<int64_t>(sample_ids_->size()), padded_dims),
+                         padded_dims);
+  return kept_elements(spec.shape, {task::dropout_draw(key, spec.p), *sample_ids_, layout}, best_random_path());
+}
+
 KeyedStream Context::stream(int64_t sample, std::string_view operation) const {
+  REDLINE_CHECK(draws_ == nullptr, "a traced pass has no draws on the host");
   return {seed_, static_cast<uint64_t>(step_), static_cast<uint64_t>(sample), name_key(operation)};
 }
 

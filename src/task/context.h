@@ -34,6 +34,22 @@ struct BatchNormUpdate {
   double momentum = 0.1;
 };
 
+// A random tensor that a pass asks for: all that it is made of but seed, step and samples.
+struct DrawSpec {
+  enum class Kind { Dropout, Uniform, Normal };  // Dropout: bool, true where an element is kept
+  Kind kind = Kind::Uniform;
+  std::string operation;
+  std::vector<int64_t> shape, padded_dims;
+  double p = 0.0;  // of dropout
+  bool operator==(const DrawSpec&) const = default;
+};
+// Hands out tensors in place of draws: how the draws of a traced pass become inputs of what is compiled from it.
+class DrawSource {
+ public:
+  virtual ~DrawSource() = default;
+  virtual torch::Tensor take(const DrawSpec& spec) = 0;
+};
+
 class Context {
  public:
   Context(uint64_t seed, int64_t step, bool training, const std::vector<int64_t>& sample_ids)
@@ -59,8 +75,15 @@ class Context {
   // [B, ...] draws; float32 on the CPU or the device of the run.
   torch::Tensor uniform(std::vector<int64_t> shape, std::string_view operation, std::vector<int64_t> padded_dims = {});
   torch::Tensor normal(std::vector<int64_t> shape, std::string_view operation, std::vector<int64_t> padded_dims = {});
+  // The tensor of a spec, with this pass's keys: what dropout(), uniform() and normal() use when nothing is traced.
+  torch::Tensor draw(const DrawSpec& spec) const;
   // Scalar draws on the host for one sample, or one for the whole step (sample = -1).
   KeyedStream stream(int64_t sample, std::string_view operation) const;
+
+  // From here on draws come from there, and layers use LibTorch's operators alone, which a compiler can see through.
+  // Draws on the host and dropout inside kernels are refused then (InternalError).
+  void trace(DrawSource* draws) { draws_ = draws; }
+  bool tracing() const { return draws_ != nullptr; }
 
   void defer(BatchNormUpdate update) { batch_norm_updates_.push_back(std::move(update)); }
   std::vector<BatchNormUpdate>& batch_norm_updates() { return batch_norm_updates_; }
@@ -80,10 +103,13 @@ class Context {
   torch::Device device = torch::kCPU;  // where uniform and normal put their draws
 
  private:
+  torch::Tensor draw_or_take(const DrawSpec& spec) const;
+
   uint64_t seed_;
   int64_t step_;
   bool training_;
   const std::vector<int64_t>* sample_ids_;
+  DrawSource* draws_ = nullptr;
   bool want_outputs_ = false;
   std::vector<BatchNormUpdate> batch_norm_updates_;
   std::map<std::string, torch::Tensor> outputs_;

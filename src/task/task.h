@@ -63,6 +63,8 @@ class Monitor {
   virtual void load_state_tensors(const std::map<std::string, torch::Tensor>&) {}
 };
 
+class CompiledPart;  // task/compiled_part.h
+
 class Task {
  public:
   virtual ~Task() = default;
@@ -124,6 +126,8 @@ class Task {
   // Task state beyond parameters and buffers, for checkpoints.
   virtual std::string state_json() const { return "{}"; }
   virtual void load_state_json(const std::string&) {}
+  // What a compiled step computes of loss(); null: nothing. Belongs to the task.
+  virtual CompiledPart* compiled_part() { return nullptr; }
   // True for image tasks whose module should be channels-last when trainer.channels_last is on.
   virtual bool supports_channels_last() const { return false; }
 };

@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "train/compile/compiled_step.h"
 #include "train/optim/gradients.h"
 #include "train/optim/parameter_rules.h"
 #include "train/step/batches.h"
-#include "train/step/eager_step.h"
 #include "train/training_run.h"
 #include "train/weights.h"
 
@@ -85,7 +85,8 @@ ProbeResult run_probe(const Job& job, const ProbeInput& input) {
   const Schedule schedule = probe_schedule(job, input.steps);
   measure::StepClock clock;
   Alone agreement;
-  EagerStep compute(*task, device, clock, agreement);
+  CompiledStep compute(*task, device, clock, agreement, nullptr, compile_settings(job.trainer(), job.machine()),
+                       [](const std::string&, const measure::FieldList&) {});
   task->module().train();
   for (int64_t step = 0; step < input.steps; ++step) {
     optimizer.clear_gradients();

@@ -510,6 +510,38 @@ std::vector<std::string> try_job(Job& job) {
 
 }  // namespace
 
+CompiledAhead compile_ahead(Job& job, int64_t steps) {
+  class Listener : public LoopObserver {
+   public:
+    void event(const std::string& kind, const measure::FieldList& fields) override {
+      std::map<std::string, measure::FieldValue> by_name(fields.begin(), fields.end());
+      const auto text = [&](const char* name) { return std::get<std::string>(by_name.at(name)); };
+      const auto number = [&](const char* name) { return std::get<double>(by_name.at(name)); };
+      if (kind == "compile.switch")
+        heard.lines.push_back(fmt::format("{}: {:.1f} ms compiled, {:.1f} ms eager; compiling took {}", text("shape"),
+                                          number("compiled_ms"), number("eager_ms"),
+                                          format_seconds(number("compile_seconds"))));
+      if (kind == "compile.refused") heard.lines.push_back(fmt::format("not compiled: {}", text("why")));
+    }
+    CompiledAhead heard;
+  } listener;
+  try {
+    prepare_process(job);
+    const std::unique_ptr<task::Task> task = job.build_task();
+    load_initial_weights(job, *task);
+    const auto train = job.build_loader(*task, Job::Part::Train, {});
+    LoopSettings settings = make_loop_settings(job, *task, *train, nullptr);
+    settings.compile.mode = CompileMode::Before;
+    device::CopyStream stream(settings.device.str());
+    Trainer trainer({*task, *train, nullptr, nullptr, &listener, &stream}, settings);
+    trainer.run_steps(steps);
+    listener.heard.packages = trainer.num_packages();
+  } catch (const c10::OutOfMemoryError& error) {
+    throw_outside_a_step(error);
+  }
+  return std::move(listener.heard);
+}
+
 std::vector<std::string> dry_run(Job& job) {
   try {
     return try_job(job);

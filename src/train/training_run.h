@@ -36,6 +36,14 @@ RunSummary run_training(Job& job, const RunOptions& options);
 // Writes nothing.
 std::vector<std::string> dry_run(Job& job);
 
+// `redline compile`: the first steps of the job on a copy, with trainer.compile as if it were true, so that the packages
+// are in the cache when the run begins. The sentences to print. Writes nothing but the cache.
+struct CompiledAhead {
+  std::vector<std::string> lines;
+  int64_t packages = 0;  // in use at the end
+};
+CompiledAhead compile_ahead(Job& job, int64_t steps);
+
 // Tensor bytes at the peak of a step over the longest samples allowed, `rows` at once; 0 when the task has no such
 // batch. Leaves gradients behind. `in_pieces`: the step has further pieces, so that the second one finds the gradients
 // of the first.

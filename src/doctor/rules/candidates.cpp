@@ -19,6 +19,9 @@ using measure::Phase;
 
 namespace {
 
+// What the guides promise of compiling at their most, and what it takes for the tasks that come with redline.
+constexpr double kCompileGain = 0.3, kCompileSeconds = 60.0;
+
 constexpr double kNoBound = 1e9;
 constexpr int64_t kLargestBatch = 256;
 
@@ -79,7 +82,7 @@ class Rules {
     without_a_rule();
     tars();
     channels_last();
-    absent("compile", Effect::Numerics, "this version has no compiled steps");
+    compiling();
     for (Candidate& c : out_) {
       c.late = c.late || c.predicted_gain < -0.2;
       c.shapes_plan = c.group == "batch" || c.group == "buckets" || c.group == "padding" ||
@@ -381,6 +384,23 @@ class Rules {
     if (option == nullptr) return;
     if (!job_.supports_channels_last) return absent(option->name, Effect::Numerics, "the model has no images");
     the_other_way_round(*option, job_.channels_last, Effect::Numerics);
+  }
+
+  // It pays when what it saves over the run is more than the compilation takes.
+  void compiling() {
+    const SearchDimension* const option = job_.switch_of("compile");
+    if (option == nullptr || job_.compile != "false") return;
+    if (!job_.compile_refusal.empty()) return absent(option->name, Effect::Numerics, job_.compile_refusal.c_str());
+    Candidate& c = unforeseen(*option, "false", "true", Effect::Numerics);
+    c.unpredicted = true;
+    c.late = true;  // a trial of it begins with the compilation
+    const double saved_a_step = step_ * (1.0 - 1.0 / (1.0 + kCompileGain));
+    const auto needed = static_cast<int64_t>(std::ceil(kCompileSeconds / saved_a_step));
+    if (const int64_t steps = job_.steps(); steps > 0 && steps < needed)
+      c.not_tried = fmt::format(
+          "the run is too short: compiling takes about {}, which a step that is {:.0f} % faster brings back in {} "
+          "steps, and the run has {}",
+          format_seconds(kCompileSeconds), kCompileGain * 100, needed, steps);
   }
 
   const JobView& job_;

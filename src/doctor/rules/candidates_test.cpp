@@ -85,12 +85,32 @@ TEST(Candidates, WorkersAndThreadsMoveTogetherWithinTheCores) {
 
 TEST(Candidates, WhatThisMachineCannotShowIsSaid) {
   const auto all = candidates_of(speech_job(), observed(), two_cores(), half_padding);
-  for (const char* field : {"pin_memory", "is_tarred", "compile"}) {
+  for (const char* field : {"pin_memory", "is_tarred"}) {
     const Candidate* c = find(all, field, "true");
     ASSERT_NE(c, nullptr) << field;
     EXPECT_TRUE(c->not_measurable);
     EXPECT_FALSE(c->not_tried.empty());
   }
+}
+
+TEST(Candidates, CompilingIsTriedWhereTheRunIsLongEnough) {
+  JobView job = speech_job();
+  config::SearchDimension option;
+  option.path = "trainer.compile", option.name = "compile", option.value = "false", option.rule = "compile";
+  option.tried = {"true"};
+  option.effect = config::Effect::Numerics;
+  job.switches.push_back(option);
+  read_switches(job);
+  const auto found = [&] { return *find(candidates_of(job, observed(), two_cores(), half_padding), "compile", "true"); };
+  EXPECT_EQ(found().not_tried, "");  // no end is known
+  EXPECT_EQ(found().values.at("trainer.compile"), "true");
+  job.max_steps = 100;
+  EXPECT_NE(found().not_tried.find("the run is too short"), std::string::npos) << found().not_tried;
+  job.max_steps = 100'000;
+  EXPECT_EQ(found().not_tried, "");
+  job.compile_refusal = "this task names no part to compile";
+  EXPECT_TRUE(found().not_measurable);
+  EXPECT_EQ(found().not_tried, job.compile_refusal);
 }
 
 TEST(Candidates, PaddingThatGoesIsPredictedAsTime) {

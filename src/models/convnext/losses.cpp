@@ -27,8 +27,8 @@ Pairs pairs_of(const torch::Tensor& labels) {
 
 // The mean of `values` where `chosen`, 0 (with a gradient of 0) when there are none.
 MeanLoss mean_where(const torch::Tensor& values, const torch::Tensor& chosen) {
-  const auto count = chosen.sum().item<double>();
-  return {values.masked_fill(chosen.logical_not(), 0.0).sum() / std::max(1.0, count), count_of(count)};
+  const torch::Tensor count = chosen.sum().to(torch::kFloat32);
+  return {values.masked_fill(chosen.logical_not(), 0.0).sum() / count.clamp_min(1.0), count};
 }
 
 }  // namespace

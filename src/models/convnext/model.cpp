@@ -189,7 +189,7 @@ Encoded ModelImpl::encode(const torch::Tensor& images, task::Context& ctx) {
     throw DataError(fmt::format("Pictures are {} x {}; {} stages need at least {} x {}. Raise train_ds.image_size.",
                                 images.size(2), images.size(3), options_.dims.size(), least, least));
   Encoded out;
-  out.features_NHWD = backbone_->features(images, {&ctx, options_.fused_kernels});
+  out.features_NHWD = backbone_->features(images, {&ctx, options_.fused_kernels && !ctx.tracing()});
   const torch::Tensor pooled = out.features_NHWD.to(torch::kFloat32).mean({1, 2});
   out.embedding_NE = layer_norm_f32(pooled, head_norm_);
   if (!embedding_.is_empty())

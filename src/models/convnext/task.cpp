@@ -11,12 +11,13 @@
 #include "models/convnext/losses.h"
 #include "models/convnext/model.h"
 #include "models/convnext/reference_names.h"
+#include "task/compiled_part.h"
 
 namespace redline::models::convnext {
 
 namespace {
 
-class ConvNeXtTask : public task::Task {
+class ConvNeXtTask : public task::Task, public task::CompiledPart {
  public:
   ConvNeXtTask(const Options& options, uint64_t seed)
       : options_(options),
@@ -39,9 +40,13 @@ class ConvNeXtTask : public task::Task {
   }
 
   task::Loss loss(const task::Batch& batch, task::Context& ctx) override {
-    const Encoded encoded = model_->encode(batch.at("images"), ctx);
-    ctx.output("features", encoded.features_NHWD.permute({0, 3, 1, 2}));
-    ctx.output("embedding", encoded.embedding_NE);
+    const task::PartResult result = compute(before(batch, ctx), ctx);
+    after(batch, result, ctx);
+    return result.loss;
+  }
+
+  task::CompiledPart* compiled_part() override { return this; }
+  task::Tensors before(const task::Batch& batch, task::Context&) override {
     const bool soft = batch.has("targets"), mixed = !soft && batch.has("mixed_shares");
     if (!soft || !options_.classifies()) check_labels(batch);
     if (mixed && !options_.classifies())
@@ -50,23 +55,35 @@ class ConvNeXtTask : public task::Task {
                       "cross_entropy "
                       "or center, or leave them out.",
                       options_.loss));
-    const torch::Tensor targets = soft ? batch.at("targets") : mixed ? mixed_targets(batch) : batch.at("labels");
-    const torch::Tensor labels = soft || mixed ? targets.argmax(1) : targets;
+    return {{"images", batch.at("images")},
+            {"targets", soft ? batch.at("targets") : mixed ? mixed_targets(batch) : batch.at("labels")}};
+  }
+  task::PartResult compute(const task::Tensors& in, task::Context& ctx) override {
+    const Encoded encoded = model_->encode(in.at("images"), ctx);
+    ctx.output("features", encoded.features_NHWD.permute({0, 3, 1, 2}));
+    ctx.output("embedding", encoded.embedding_NE);
+    const torch::Tensor& targets = in.at("targets");
+    const torch::Tensor labels = targets.dim() > 1 ? targets.argmax(1) : targets;
     torch::Tensor logits;
     const torch::Tensor embedding = compared(encoded.embedding_NE);
     const MeanLoss mean = mean_loss(embedding, targets, labels, logits);
+    task::PartResult out;
+    out.loss.value = mean.value;
+    out.loss.weight = mean.weight;
+    out.notes = {{"embedding", embedding.detach()}, {"labels", labels}};
+    if (logits.defined()) {
+      ctx.output("logits", logits);
+      note_ranks(logits.detach(), labels, out.loss);
+    }
+    return out;
+  }
+  void after(const task::Batch& batch, const task::PartResult& result, task::Context& ctx) override {
+    const torch::Tensor &embedding = result.notes.at("embedding"), &labels = result.notes.at("labels");
+    const bool mixed = !batch.has("targets") && batch.has("mixed_shares");
     if (!ctx.training())
       store_->add_validation(embedding, labels, batch.sample_ids);
     else if (ctx.counts)
       store_->stage(embedding, labels, batch.sample_ids, mixed ? batch.at("mixed_shares") : torch::Tensor());
-    task::Loss out;
-    out.value = mean.value;
-    out.weight = mean.weight;
-    if (logits.defined()) {
-      ctx.output("logits", logits);
-      note_ranks(logits.detach(), labels, out);
-    }
-    return out;
   }
 
   std::map<std::string, torch::Tensor> predict(const task::Batch& batch, task::Context& ctx) override {

@@ -70,22 +70,47 @@ ModelImpl::ModelImpl(const Options& options, uint64_t seed) : options_(options) 
       "bevencode", BevEncoder(options.cam_channels * options.grid.cells(2), options.num_classes(), "bevencode", seed));
 }
 
+torch::Tensor ModelImpl::points_of(const task::Batch& batch) const {
+  return ego_points(frustum_, {batch.at("rots"), batch.at("trans"), batch.at("intrins"), batch.at("post_rots"),
+                               batch.at("post_trans")});
+}
+
+torch::Tensor ModelImpl::maps_of(const torch::Tensor& cells, int64_t samples, const Pass& pass) {
+  const int64_t nx = options_.grid.cells(0), ny = options_.grid.cells(1), nz = options_.grid.cells(2);
+  // Planes of z are channels side by side: cells already lie that way.
+  const torch::Tensor grid_BCXY = channels_first(cells.view({samples, nx, ny, nz * options_.cam_channels}));
+  return bevencode_->forward(grid_BCXY, pass).to(torch::kFloat32);
+}
+
 torch::Tensor ModelImpl::forward(const task::Batch& batch, task::Context& ctx) {
   const Pass pass{&ctx, options_.fused_kernels};
   const torch::Tensor& images = batch.at("imgs");
-  const int64_t samples = images.size(0), nx = options_.grid.cells(0), ny = options_.grid.cells(1),
-                nz = options_.grid.cells(2), c = options_.cam_channels;
-  const torch::Tensor points = ego_points(frustum_, {batch.at("rots"), batch.at("trans"), batch.at("intrins"),
-                                                     batch.at("post_rots"), batch.at("post_trans")});
+  const torch::Tensor points = points_of(batch);
   const auto plan = make_plan(points, grid_);
   const CameraEncoderImpl::Out camera = camencode_->forward(images.flatten(0, 1), pass);
   const torch::Tensor cells =
       options_.fused_kernels ? lift_splat(camera.lifted_PK, plan) : lift_splat_plain(camera.lifted_PK, *plan);
-  // Planes of z are channels side by side: cells already lie that way.
-  const torch::Tensor grid_BCXY = channels_first(cells.view({samples, nx, ny, nz * c}));
-  const torch::Tensor maps = bevencode_->forward(grid_BCXY, pass).to(torch::kFloat32);
+  const torch::Tensor maps = maps_of(cells, images.size(0), pass);
   if (ctx.wants_outputs()) {
     ctx.output("geometry", points);
+    ctx.output("camera_features", camera.features_MCHW.to(torch::kFloat32).contiguous());
+    ctx.output("preds", maps.contiguous());
+  }
+  return maps;
+}
+
+PlanTensors ModelImpl::outside(const task::Batch& batch, task::Context& ctx) {
+  const torch::Tensor points = points_of(batch);
+  ctx.output("geometry", points);
+  return plan_tensors(*make_plan(points, grid_));
+}
+
+torch::Tensor ModelImpl::traced_forward(const torch::Tensor& images, const PlanTensors& plan, task::Context& ctx) {
+  const Pass pass{&ctx, /*fused=*/false};
+  const CameraEncoderImpl::Out camera = camencode_->forward(images.flatten(0, 1), pass);
+  const torch::Tensor cells = lift_splat_traced(camera.lifted_PK, plan, options_.grid.depths());
+  const torch::Tensor maps = maps_of(cells, images.size(0), pass);
+  if (ctx.wants_outputs()) {
     ctx.output("camera_features", camera.features_MCHW.to(torch::kFloat32).contiguous());
     ctx.output("preds", maps.contiguous());
   }

@@ -44,8 +44,14 @@ class ModelImpl : public torch::nn::Module {
   ModelImpl(const Options& options, uint64_t seed);
   // Maps [B, classes, X, Y]; named outputs go to ctx.
   torch::Tensor forward(const task::Batch& batch, task::Context& ctx);
+  // The same in two, for a compiled step: where points fall, and the maps as a pure function of that and the pictures.
+  PlanTensors outside(const task::Batch& batch, task::Context& ctx);
+  torch::Tensor traced_forward(const torch::Tensor& images, const PlanTensors& plan, task::Context& ctx);
 
  private:
+  torch::Tensor points_of(const task::Batch& batch) const;
+  torch::Tensor maps_of(const torch::Tensor& cells, int64_t samples, const Pass& pass);
+
   Options options_;
   GridTensors grid_;
   torch::Tensor frustum_;

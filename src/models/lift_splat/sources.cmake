@@ -11,6 +11,8 @@ list(APPEND MODELS_SOURCES
   lift_splat/scene_monitor.cpp
   lift_splat/scene_pictures.cpp
   lift_splat/splat.cpp
+  lift_splat/splat_kernels.cpp
+  lift_splat/splat_operator.cpp
   lift_splat/swin.cpp
   lift_splat/swin_attention_fused.cpp
   lift_splat/swin_kernels.cpp

@@ -47,4 +47,12 @@ torch::Tensor lift_splat(const torch::Tensor& camera, std::shared_ptr<const Spla
 // The same by LibTorch's operators, with the product made.
 torch::Tensor lift_splat_plain(const torch::Tensor& camera, const SplatPlan& plan);
 
+// The plan's arrays as tensors whose sizes depend on shapes alone, and the splat of a step that is being recorded: an
+// operator of our own to whoever compiles it. On the CPU.
+struct PlanTensors {
+  torch::Tensor cell_of, begin, points;  // int32
+};
+PlanTensors plan_tensors(const SplatPlan& plan);
+torch::Tensor lift_splat_traced(const torch::Tensor& camera, const PlanTensors& plan, int64_t depths);
+
 }  // namespace redline::models::lift_splat

@@ -61,12 +61,41 @@ task::Loss LiftSplatTask::loss(const task::Batch& batch, task::Context& ctx) {
   check_rotations(batch.at("rots"), batch.sample_ids);
   const torch::Tensor logits = model_->forward(batch, ctx), truth = batch.at("binimgs");
   task::Loss out;
-  out.value = torch::binary_cross_entropy_with_logits(
-      logits, truth, {}, torch::full({1}, options_.pos_weight, logits.options()), at::Reduction::Mean);
+  out.value = cell_loss(logits, truth);
   out.weight = torch::full({}, static_cast<double>(batch.size()), torch::kFloat32);
   if (!ctx.training()) validation_.add(logits, truth);
   scenes_->note(batch, logits, ctx);
   return out;
+}
+
+torch::Tensor LiftSplatTask::cell_loss(const torch::Tensor& logits, const torch::Tensor& truth) const {
+  return torch::binary_cross_entropy_with_logits(
+      logits, truth, {}, torch::full({1}, options_.pos_weight, logits.options()), at::Reduction::Mean);
+}
+
+task::Tensors LiftSplatTask::before(const task::Batch& batch, task::Context& ctx) {
+  check_rotations(batch.at("rots"), batch.sample_ids);
+  const PlanTensors plan = model_->outside(batch, ctx);
+  return {{"imgs", batch.at("imgs")},
+          {"binimgs", batch.at("binimgs")},
+          {"cell_of", plan.cell_of},
+          {"begin", plan.begin},
+          {"points", plan.points}};
+}
+
+task::PartResult LiftSplatTask::compute(const task::Tensors& in, task::Context& ctx) {
+  const torch::Tensor& images = in.at("imgs");
+  const torch::Tensor logits =
+      model_->traced_forward(images, {in.at("cell_of"), in.at("begin"), in.at("points")}, ctx);
+  task::PartResult out;
+  out.loss.value = cell_loss(logits, in.at("binimgs"));
+  out.loss.weight = torch::full({}, static_cast<double>(images.size(0)), logits.options());
+  out.notes = {{"preds", logits.detach()}};
+  return out;
+}
+
+void LiftSplatTask::after(const task::Batch& batch, const task::PartResult& result, task::Context& ctx) {
+  scenes_->note(batch, result.notes.at("preds"), ctx);
 }
 
 std::map<std::string, torch::Tensor> LiftSplatTask::predict(const task::Batch& batch, task::Context& ctx) {

@@ -6,18 +6,23 @@
 #include "models/lift_splat/model.h"
 #include "models/lift_splat/overlap.h"
 #include "models/lift_splat/scene_monitor.h"
+#include "task/compiled_part.h"
 #include "task/registry.h"
 #include "task/task.h"
 
 namespace redline::models::lift_splat {
 
-class LiftSplatTask : public task::Task {
+class LiftSplatTask : public task::Task, public task::CompiledPart {
  public:
   LiftSplatTask(const Options& options, uint64_t seed);
 
   torch::nn::Module& module() override { return *model_; }
   task::BatchSchema schema() const override;
   task::Loss loss(const task::Batch& batch, task::Context& ctx) override;
+  task::CompiledPart* compiled_part() override { return this; }
+  task::Tensors before(const task::Batch& batch, task::Context& ctx) override;
+  task::PartResult compute(const task::Tensors& in, task::Context& ctx) override;
+  void after(const task::Batch& batch, const task::PartResult& result, task::Context& ctx) override;
   std::map<std::string, torch::Tensor> predict(const task::Batch& batch, task::Context& ctx) override;
   std::vector<task::MetricInfo> metrics() const override;
   std::vector<double> take_validation_sums() override;
@@ -33,6 +38,8 @@ class LiftSplatTask : public task::Task {
   std::unique_ptr<task::Monitor> monitor() override;
 
  private:
+  torch::Tensor cell_loss(const torch::Tensor& logits, const torch::Tensor& truth) const;
+
   Options options_;
   Model model_;
   Overlap validation_;

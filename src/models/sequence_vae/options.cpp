@@ -159,10 +159,6 @@ void add_model_rows(config::Table<Options>& t) {
       .choices({"last", "mean"})
       .effect(Effect::Model);
   t.add("values_sigma", &Options::values_sigma, "input values: standard deviation of the reconstruction.").above(0.0);
-  t.add("compile_model", &Options::compile_model,
-        "Compile the training step; the fused kernels run instead until there is such a path.")
-      .flag("compile_model")
-      .effect(Effect::Numerics);
 }
 
 }  // namespace

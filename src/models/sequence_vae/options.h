@@ -66,7 +66,6 @@ struct Options {
   std::string positions = "sinusoidal";  // sinusoidal, learned
   std::string pooling = "last";          // last, mean
   double values_sigma = 1.0;
-  bool compile_model = false;
   LstmOptions lstm;
   KlScheduleConfig kl_schedule;
   FreeBitsOptions free_bits;

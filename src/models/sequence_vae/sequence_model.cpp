@@ -21,6 +21,14 @@ TeacherForcing teacher_forcing(const Sequences& in) {
   return {pack_rows(lengths, all.sample_ids), pick(from), pick(to)};
 }
 
+Posterior SequenceModel::encode_padded(const PaddedSequences&, task::Context&) {
+  REDLINE_CHECK(false, "asked only where can_pad()");
+}
+
+torch::Tensor SequenceModel::reconstruct_padded(const PaddedSequences&, const torch::Tensor&, task::Context&) {
+  REDLINE_CHECK(false, "asked only where can_pad()");
+}
+
 torch::Tensor sequence_index(const PackedRows& rows, const torch::Tensor& like) {
   return torch::tensor(std::vector<int64_t>(rows.sequence.begin(), rows.sequence.end()), torch::kInt64)
       .to(like.device());

@@ -8,6 +8,7 @@
 
 #include "models/layers/packed_rows.h"
 #include "models/sequence_vae/options.h"
+#include "models/sequence_vae/padded.h"
 #include "task/context.h"
 
 namespace redline::models::sequence_vae {
@@ -39,6 +40,10 @@ class SequenceModel : public torch::nn::Module {
   // Negative log likelihood of each sequence given its code z [B, latent], summed over time: [B]. Tokens: positions 1..
   // given those before; values: every position given those before.
   virtual torch::Tensor reconstruct(const Sequences& in, const torch::Tensor& z, task::Context& ctx) = 0;
+  // Both of padded sequences, for a compiled step; only where can_pad().
+  virtual bool can_pad() const { return false; }
+  virtual Posterior encode_padded(const PaddedSequences& in, task::Context& ctx);
+  virtual torch::Tensor reconstruct_padded(const PaddedSequences& in, const torch::Tensor& z, task::Context& ctx);
   virtual std::unique_ptr<StepDecoder> decoder_for(const torch::Tensor& z) = 0;
   // Multiply-adds of the forward pass of one sequence of so many positions.
   virtual double forward_multiply_adds(double positions) const = 0;

@@ -37,7 +37,7 @@ task::BatchSchema SequenceVaeTask::schema() const {
   return schema;
 }
 
-Sequences SequenceVaeTask::read(const task::Batch& batch) const {
+std::vector<int64_t> SequenceVaeTask::checked_lengths(const task::Batch& batch) const {
   const torch::Tensor& main = batch.at(options_.reads_tokens() ? "tokens" : "values");
   const torch::Tensor lengths = batch.at("lengths").to(torch::kCPU).contiguous();
   const int64_t shortest = options_.reads_tokens() ? 2 : 1;
@@ -47,23 +47,31 @@ Sequences SequenceVaeTask::read(const task::Batch& batch) const {
       throw DataError(fmt::format("Sequence {} of the batch (sample {}) has length {}; expected {} to {}.", b,
                                   batch.sample_ids[b], counts[b], shortest,
                                   std::min(main.size(1), options_.max_sequence_length)));
+  return counts;
+}
+
+void SequenceVaeTask::check_tokens(const torch::Tensor& packed, const PackedRows& rows,
+                                   const task::Batch& batch) const {
+  const auto [low, high] = packed.aminmax();
+  if (low.item<int64_t>() >= 0 && high.item<int64_t>() < options_.vocab_size) return;
+  const torch::Tensor bad = packed.lt(0).logical_or(packed.ge(options_.vocab_size)).nonzero().to(torch::kCPU);
+  const int64_t row = bad[0][0].item<int64_t>(), b = rows.sequence[static_cast<size_t>(row)];
+  throw DataError(
+      fmt::format("Token {} at position {} of sequence {} (sample {}) is outside 0 to {}: model.vocab_size is {}.",
+                  packed[row].item<int64_t>(), rows.time[static_cast<size_t>(row)], b,
+                  batch.sample_ids[static_cast<size_t>(b)], options_.vocab_size - 1, options_.vocab_size));
+}
+
+Sequences SequenceVaeTask::read(const task::Batch& batch) const {
   Sequences out;
-  out.rows = pack_rows(counts, batch.sample_ids);
-  const torch::Tensor packed = pack(main, *out.rows);
+  out.rows = pack_rows(checked_lengths(batch), batch.sample_ids);
+  const torch::Tensor packed = pack(batch.at(options_.reads_tokens() ? "tokens" : "values"), *out.rows);
   if (!options_.reads_tokens()) {
     out.values = packed;
     return out;
   }
   out.tokens = packed;
-  const auto [low, high] = packed.aminmax();
-  if (low.item<int64_t>() < 0 || high.item<int64_t>() >= options_.vocab_size) {
-    const torch::Tensor bad = packed.lt(0).logical_or(packed.ge(options_.vocab_size)).nonzero().to(torch::kCPU);
-    const int64_t row = bad[0][0].item<int64_t>(), b = out.rows->sequence[static_cast<size_t>(row)];
-    throw DataError(
-        fmt::format("Token {} at position {} of sequence {} (sample {}) is outside 0 to {}: model.vocab_size is {}.",
-                    packed[row].item<int64_t>(), out.rows->time[static_cast<size_t>(row)], b,
-                    batch.sample_ids[static_cast<size_t>(b)], options_.vocab_size - 1, options_.vocab_size));
-  }
+  check_tokens(packed, *out.rows, batch);
   if (options_.input == "embeddings") out.embeddings = pack(batch.at("embeddings"), *out.rows);
   return out;
 }
@@ -104,20 +112,22 @@ task::Loss SequenceVaeTask::loss(const task::Batch& batch, task::Context& ctx) {
   ctx.output("reconstruction", reconstruction);
   ctx.output("loss", out.value);
   if (ctx.training()) {
-    if (ctx.counts) note_training(forward, reconstruction, out.value);
+    if (ctx.counts)
+      note_training(forward.posterior, forward.draw, reconstruction, out.value, forward.sequences.rows->num_rows());
   } else {
     note_validation(forward, reconstruction);
   }
   return out;
 }
 
-void SequenceVaeTask::note_training(const Forward& forward, const torch::Tensor& reconstruction,
-                                    const torch::Tensor& value) {
-  if (window_) window_->stage(forward.posterior.mean, forward.posterior.log_variance, forward.draw, reconstruction);
+void SequenceVaeTask::note_training(const Posterior& posterior, const torch::Tensor& draw,
+                                    const torch::Tensor& reconstruction, const torch::Tensor& value,
+                                    int64_t positions) {
+  if (window_) window_->stage(posterior.mean, posterior.log_variance, draw, reconstruction);
   if (!aggressive_.active()) return;
-  const auto batch = static_cast<double>(forward.sequences.rows->num_sequences());
+  const auto batch = static_cast<double>(posterior.mean.size(0));
   step_loss_ += value.item<double>() * batch;
-  step_words_ += static_cast<double>(forward.sequences.rows->num_rows()) - batch;
+  step_words_ += static_cast<double>(positions) - batch;
 }
 
 void SequenceVaeTask::note_validation(const Forward& forward, const torch::Tensor& reconstruction) {

@@ -11,18 +11,24 @@
 #include "models/sequence_vae/monitor.h"
 #include "models/sequence_vae/options.h"
 #include "models/sequence_vae/sequence_model.h"
+#include "task/compiled_part.h"
 #include "task/registry.h"
 #include "task/task.h"
 
 namespace redline::models::sequence_vae {
 
-class SequenceVaeTask : public task::Task {
+class SequenceVaeTask : public task::Task, public task::CompiledPart {
  public:
   SequenceVaeTask(const Options& options, uint64_t seed);
 
   torch::nn::Module& module() override { return *model_; }
   task::BatchSchema schema() const override;
   task::Loss loss(const task::Batch& batch, task::Context& ctx) override;
+  task::CompiledPart* compiled_part() override { return this; }
+  std::string refusal() const override;
+  task::Tensors before(const task::Batch& batch, task::Context& ctx) override;
+  task::PartResult compute(const task::Tensors& in, task::Context& ctx) override;
+  void after(const task::Batch& batch, const task::PartResult& result, task::Context& ctx) override;
   std::map<std::string, torch::Tensor> predict(const task::Batch& batch, task::Context& ctx) override;
   std::vector<task::MetricInfo> metrics() const override;
   std::vector<double> take_validation_sums() override;
@@ -54,9 +60,12 @@ class SequenceVaeTask : public task::Task {
     Posterior posterior;
     torch::Tensor draw, kl;  // [B, latent]
   };
+  std::vector<int64_t> checked_lengths(const task::Batch& batch) const;
+  void check_tokens(const torch::Tensor& packed, const PackedRows& rows, const task::Batch& batch) const;
   Sequences read(const task::Batch& batch) const;
   Forward encode(const task::Batch& batch, task::Context& ctx);
-  void note_training(const Forward& forward, const torch::Tensor& reconstruction, const torch::Tensor& value);
+  void note_training(const Posterior& posterior, const torch::Tensor& draw, const torch::Tensor& reconstruction,
+                     const torch::Tensor& value, int64_t positions);
   void note_validation(const Forward& forward, const torch::Tensor& reconstruction);
 
   Options options_;

@@ -1,7 +1,6 @@
 // What the task remembers between steps, and how it is registered.
 #include <nlohmann/json.hpp>
 
-#include "core/log.h"
 #include "data/option_names.h"
 #include "models/sequence_vae/task.h"
 
@@ -62,9 +61,6 @@ void SequenceVaeTask::load_state_json(const std::string& text) {
 void SequenceVaeConfig::resolve(const MachineFacts&) {
   options_.monitor.resolve();
   options_.check();
-  if (options_.compile_model)
-    log_warning_once(
-        "--compile_model: sequence_vae has no compiled step; its fused kernels run instead, in the same precision.");
 }
 
 // While the KL term's weight grows, the loss rises although the model gets better.

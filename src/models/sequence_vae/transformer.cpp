@@ -61,7 +61,19 @@ struct StackImpl : torch::nn::Module {
   Stream begin(const torch::Tensor& x) const {
     if (!options.norm_first) return {x, x};
     const Norm& first = layers.front()->norm1;
-    return {x, at::layer_norm(x, {x.size(1)}, first->weight, first->bias)};
+    return {x, at::layer_norm(x, {x.size(-1)}, first->weight, first->bias)};
+  }
+
+  // The same as embed_rows() with padding: [B, T, C].
+  torch::Tensor embed_padded(const torch::Tensor& tokens, const torch::Tensor& vectors, const torch::Tensor& code,
+                             task::Context& ctx) {
+    torch::Tensor x = embed.is_empty() ? at::linear(vectors, input->weight, input->bias)
+                                       : at::embedding(embed->weight, tokens) *
+                                             std::sqrt(static_cast<double>(options.d_model));
+    if (x.scalar_type() != torch::kFloat64) x = x.to(torch::kFloat32);
+    x = x + positions_for(x.size(1), x).to(x.scalar_type()).narrow(0, 0, x.size(1));
+    if (code.defined()) x = x + code.to(x.scalar_type()).unsqueeze(1);
+    return ctx.dropout(x, options.dropout, name + ".drop");
   }
 
   // x = tokens' embeddings (or projected vectors) + positions + the code's projection, then dropout.
@@ -117,6 +129,24 @@ struct EncoderImpl : StackImpl {
     return {halves[0], halves[1]};
   }
 
+  Posterior encode_padded(const PaddedSequences& in, task::Context& ctx) {
+    const torch::Tensor& vectors = in.embeddings.defined() ? in.embeddings : in.values;
+    Stream stream = begin(embed_padded(in.tokens, vectors, {}, ctx));
+    const bool pooled = options.pooling == "last";
+    const torch::Tensor hidden = in.real_BT.logical_not().unsqueeze(1).unsqueeze(1);
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const bool at_end = pooled && i + 1 == layers.size();
+      stream = layers[i]->forward_padded(stream, hidden, at_end ? in.last_B : torch::Tensor(), norm_after(i), ctx);
+    }
+    torch::Tensor summary = pooled ? stream.input.squeeze(1) : stream.input;
+    if (!pooled) {
+      const torch::Tensor real = in.real_BT.unsqueeze(2).to(summary.options());
+      summary = (summary * real).sum(1) / real.sum(1);
+    }
+    const auto halves = at::linear(summary, linear->weight, linear->bias).chunk(2, 1);
+    return {halves[0], halves[1]};
+  }
+
   Affine linear{nullptr};
 };
 TORCH_MODULE(Encoder);
@@ -149,6 +179,36 @@ struct DecoderImpl : StackImpl {
     const double constant =
         0.5 * static_cast<double>(options.input_dim) * (kLogTwoPi + 2.0 * std::log(options.values_sigma));
     return sum_per_sequence(error.square().sum(1) * 0.5 + constant, *in.rows);
+  }
+
+  torch::Tensor hidden_padded(const torch::Tensor& tokens, const torch::Tensor& vectors, const torch::Tensor& z,
+                              const torch::Tensor& real_BT, task::Context& ctx) {
+    Stream stream = begin(embed_padded(tokens, vectors, at::linear(z, trans_linear->weight), ctx));
+    const int64_t time = real_BT.size(1);
+    const torch::Tensor later = torch::ones({time, time}, real_BT.options()).triu(1);
+    const torch::Tensor unseen = later.logical_or(real_BT.logical_not().unsqueeze(1).unsqueeze(1));
+    for (size_t i = 0; i < layers.size(); ++i) stream = layers[i]->forward_padded(stream, unseen, {}, norm_after(i), ctx);
+    return stream.input;
+  }
+
+  torch::Tensor reconstruct_padded(const PaddedSequences& in, const torch::Tensor& z, task::Context& ctx) {
+    const auto in_full = [](const torch::Tensor& x) {
+      return x.scalar_type() == torch::kFloat64 ? x : x.to(torch::kFloat32);
+    };
+    const int64_t time = in.real_BT.size(1);
+    if (options.reads_tokens()) {
+      const torch::Tensor real = in.real_BT.narrow(1, 1, time - 1), targets = in.tokens.narrow(1, 1, time - 1);
+      const torch::Tensor h = hidden_padded(in.tokens.narrow(1, 0, time - 1), {}, z, real, ctx);
+      const torch::Tensor logits = in_full(at::linear(h, pred_linear->weight));
+      const torch::Tensor nll = -logits.log_softmax(2).gather(2, targets.unsqueeze(2)).squeeze(2);
+      return (nll * real.to(nll.options())).sum(1);
+    }
+    const torch::Tensor moved = torch::constant_pad_nd(in.values.narrow(1, 0, time - 1), {0, 0, 1, 0});
+    const torch::Tensor predicted = at::linear(hidden_padded({}, moved, z, in.real_BT, ctx), pred_linear->weight);
+    const torch::Tensor error = (in.values - predicted.to(in.values.scalar_type())) / options.values_sigma;
+    const double constant =
+        0.5 * static_cast<double>(options.input_dim) * (kLogTwoPi + 2.0 * std::log(options.values_sigma));
+    return ((error.square().sum(2) * 0.5 + constant) * in.real_BT.to(error.options())).sum(1);
   }
 
   // Each sequence moved one step later, beginning with zeros.
@@ -204,6 +264,13 @@ class Transformer : public SequenceModel {
   Posterior encode(const Sequences& in, task::Context& ctx) override { return encoder_->encode(in, ctx); }
   torch::Tensor reconstruct(const Sequences& in, const torch::Tensor& z, task::Context& ctx) override {
     return decoder_->reconstruct(in, z, ctx);
+  }
+  bool can_pad() const override { return true; }
+  Posterior encode_padded(const PaddedSequences& in, task::Context& ctx) override {
+    return encoder_->encode_padded(in, ctx);
+  }
+  torch::Tensor reconstruct_padded(const PaddedSequences& in, const torch::Tensor& z, task::Context& ctx) override {
+    return decoder_->reconstruct_padded(in, z, ctx);
   }
   std::unique_ptr<StepDecoder> decoder_for(const torch::Tensor& z) override {
     return std::make_unique<TransformerSteps>(decoder_, z);

@@ -52,6 +52,11 @@ struct TransformerLayerImpl : torch::nn::Module {
   // The same for the last position of each sequence only: keys and values of all rows, everything else of B rows.
   Stream forward_last(const Stream& in, const Rows& rows, const Rows& last, const Norm& next, task::Context& ctx);
 
+  // The same with padding, x [B, T, C]: `hidden` [B, 1, T or 1, T] are the pairs that attention must not see. With
+  // `last_B` only that position of each sequence is computed, and x is [B, 1, C] afterwards.
+  Stream forward_padded(const Stream& in, const torch::Tensor& hidden, const torch::Tensor& last_B, const Norm& next,
+                        task::Context& ctx);
+
   // One new position per sequence with the keys and values of the earlier ones, for generation: x [B, C].
   struct Cache {
     torch::Tensor keys, values;  // [B, T, C]

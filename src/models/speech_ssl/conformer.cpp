@@ -18,6 +18,7 @@ std::pair<int64_t, int64_t> EncoderPass::visible(int64_t t, int64_t length) cons
 }
 
 torch::Tensor EncoderPass::hidden_mask(int64_t time) const {
+  if (hidden_BTT.defined()) return hidden_BTT;
   torch::Tensor mask = torch::ones({static_cast<int64_t>(lengths.size()), 1, time, time}, torch::kBool);
   bool* hidden = mask.mutable_data_ptr<bool>();
   for (size_t b = 0; b < lengths.size(); ++b)

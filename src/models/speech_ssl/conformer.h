@@ -24,6 +24,7 @@ struct EncoderPass {
   bool chunked = false;
   task::Context* ctx = nullptr;
   bool fused = false;
+  torch::Tensor hidden_BTT;  // hidden_mask(), where it is known already (a compiled step)
 
   // Keys [first, last) that query t of a clip with `length` frames may see.
   std::pair<int64_t, int64_t> visible(int64_t t, int64_t length) const;

@@ -45,6 +45,16 @@ torch::Tensor DecoderImpl::loss(const torch::Tensor& x_KD, const torch::Tensor& 
   return sum / static_cast<double>(options_.num_decoders);
 }
 
+torch::Tensor DecoderImpl::loss_where(const torch::Tensor& x_ND, const torch::Tensor& tokens_NH,
+                                      const torch::Tensor& selected_N) const {
+  const torch::Tensor logits = torch::linear(x_ND, layer_->weight.squeeze(2), layer_->bias)
+                                   .view({x_ND.size(0), options_.num_classes, options_.num_decoders});
+  const torch::Tensor log_p = torch::log_softmax(logits, 1, torch::kFloat32);
+  const torch::Tensor right = log_p.gather(1, tokens_NH.unsqueeze(1)).squeeze(1).mean(1);
+  const torch::Tensor counted = selected_N.to(torch::kFloat32);
+  return -(right * counted).sum() / counted.sum().clamp_min(1.0);
+}
+
 torch::Tensor selected_positions(const torch::Tensor& mask, int64_t combine, double threshold) {
   const int64_t batch = mask.size(0), time = mask.size(1);
   if (time % combine != 0)

@@ -20,6 +20,11 @@ class DecoderImpl : public torch::nn::Module {
   // 0.
   torch::Tensor loss(const torch::Tensor& x_KD, const torch::Tensor& tokens_KH) const;
 
+  // The same of all rows, of which those count that are `selected_N`: for a compiled step, where the number of rows
+  // must not depend on values. Sums are over rows, so rounding differs.
+  torch::Tensor loss_where(const torch::Tensor& x_ND, const torch::Tensor& tokens_NH,
+                           const torch::Tensor& selected_N) const;
+
  private:
   DecoderOptions options_;
   Affine layer_{nullptr};

@@ -68,19 +68,29 @@ torch::Tensor EncoderImpl::dropped_positions(torch::Tensor positions_PD, const t
   return positions_PD * (draws.ge(p).to(torch::kFloat32) / (1.0 - p)).to(positions_PD.device());
 }
 
-Encoded EncoderImpl::encode(const Subsampled& input, task::Context& ctx, bool fused) {
-  torch::Tensor x = input.x_BTD;
-  const int64_t time = x.size(1);
+EncoderPass EncoderImpl::pass_for(const torch::Tensor& lengths_B, int64_t time, const torch::Tensor& like,
+                                  task::Context& ctx) {
   EncoderPass pass;
-  const torch::Tensor lengths = input.lengths_B.to(torch::kCPU).contiguous();
+  const torch::Tensor lengths = lengths_B.to(torch::kCPU).contiguous();
   pass.lengths.assign(lengths.const_data_ptr<int64_t>(), lengths.const_data_ptr<int64_t>() + lengths.numel());
   for (int64_t& length : pass.lengths) length = std::min(length, time);
-  pass.valid_BT = (torch::arange(time).unsqueeze(0) < lengths.unsqueeze(1)).to(x.device());
-  pass.positions_PD = dropped_positions(positions(time, x), ctx);
+  pass.valid_BT = (torch::arange(time).unsqueeze(0) < lengths.unsqueeze(1)).to(like.device());
+  pass.positions_PD = dropped_positions(positions(time, like), ctx);
   pass.left_context = options_.attention_left();
   pass.right_context = options_.attention_right();
   pass.chunked = options_.att_context_style == "chunked_limited";
   pass.ctx = &ctx;
+  return pass;
+}
+
+bool EncoderImpl::drops_layer(size_t layer, const task::Context& ctx) const {
+  const double p = drop_probabilities_[layer];
+  return ctx.training() && p > 0.0 && ctx.stream(-1, "stochastic_depth." + std::to_string(layer)).uniform() < p;
+}
+
+Encoded EncoderImpl::encode(const Subsampled& input, task::Context& ctx, bool fused) {
+  torch::Tensor x = input.x_BTD;
+  EncoderPass pass = pass_for(input.lengths_B, x.size(1), x, ctx);
   pass.fused = fused;
   if (options_.xscaling) x = x * std::sqrt(static_cast<double>(options_.d_model));
   x = ctx.dropout(x, options_.dropout_pre_encoder, "pre_encoder");
@@ -90,11 +100,35 @@ Encoded EncoderImpl::encode(const Subsampled& input, task::Context& ctx, bool fu
     const double p = drop_probabilities_[i];
     if (!ctx.training() || p == 0.0) continue;
     // The dropped layer still ran (its BatchNorm counts the batch) and its weights get zero gradients, as in NeMo.
-    const bool dropped = ctx.stream(-1, "stochastic_depth." + std::to_string(i)).uniform() < p;
-    x = dropped ? x * 0.0 + before : (x - before) / (1.0 - p) + before;
+    x = drops_layer(i, ctx) ? x * 0.0 + before : (x - before) / (1.0 - p) + before;
   }
   if (!out_proj_.is_empty()) x = torch::linear(x, out_proj_->weight, out_proj_->bias);
   return {x, input.lengths_B};
+}
+
+EncoderImpl::Outside EncoderImpl::outside_layers(const torch::Tensor& lengths_B, int64_t time,
+                                                 const torch::Tensor& like, task::Context& ctx) {
+  const EncoderPass pass = pass_for(lengths_B, time, like, ctx);
+  std::vector<float> kept;
+  for (size_t i = 0; i < layers_.size(); ++i) kept.push_back(drops_layer(i, ctx) ? 0.0f : 1.0f);
+  return {pass.positions_PD, pass.valid_BT, pass.hidden_mask(time), torch::tensor(kept).to(like.device())};
+}
+
+torch::Tensor EncoderImpl::encode_traced(const torch::Tensor& x_BTD, const Outside& outside, task::Context& ctx) {
+  EncoderPass pass;
+  pass.valid_BT = outside.valid_BT;
+  pass.positions_PD = outside.positions_PD;
+  pass.hidden_BTT = outside.hidden_BTT;
+  pass.ctx = &ctx;
+  torch::Tensor x = options_.xscaling ? x_BTD * std::sqrt(static_cast<double>(options_.d_model)) : x_BTD;
+  x = ctx.dropout(x, options_.dropout_pre_encoder, "pre_encoder");
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const torch::Tensor before = x;
+    x = layers_[i]->forward(x, pass);
+    if (const double p = drop_probabilities_[i]; p > 0.0)
+      x = (x - before) * (outside.kept_L[static_cast<int64_t>(i)] / (1.0 - p)) + before;
+  }
+  return out_proj_.is_empty() ? x : torch::linear(x, out_proj_->weight, out_proj_->bias);
 }
 
 }  // namespace redline::models::speech

@@ -26,11 +26,21 @@ class EncoderImpl : public torch::nn::Module {
 
   Subsampled subsample(const torch::Tensor& x_BTF, const torch::Tensor& lengths_B, bool fused);
   Encoded encode(const Subsampled& input, task::Context& ctx, bool fused);
+  // encode() as a pure function of tensors, for a compiled step: what depends on lengths and on draws of the host comes
+  // from outside_layers(), made for so many positions.
+  struct Outside {
+    torch::Tensor positions_PD, valid_BT, hidden_BTT;
+    torch::Tensor kept_L;  // 1 or 0 for each layer: stochastic depth
+  };
+  Outside outside_layers(const torch::Tensor& lengths_B, int64_t time, const torch::Tensor& like, task::Context& ctx);
+  torch::Tensor encode_traced(const torch::Tensor& x_BTD, const Outside& outside, task::Context& ctx);
   Subsampling pre_encode() const { return pre_encode_; }
   std::shared_ptr<torch::nn::Module> wrapper() const { return wrapper_; }
 
  private:
   torch::Tensor positions(int64_t time, const torch::Tensor& like);
+  bool drops_layer(size_t layer, const task::Context& ctx) const;
+  EncoderPass pass_for(const torch::Tensor& lengths_B, int64_t time, const torch::Tensor& like, task::Context& ctx);
   torch::Tensor dropped_positions(torch::Tensor positions_PD, const task::Context& ctx) const;
 
   EncoderOptions options_;

@@ -9,6 +9,7 @@
 #include "models/speech_ssl/preprocessor.h"
 #include "models/speech_ssl/quantizer.h"
 #include "task/batch.h"
+#include "task/compiled_part.h"
 
 namespace redline::models::speech {
 
@@ -24,6 +25,10 @@ class ModelImpl : public torch::nn::Module {
   };
   // Hides frames and predicts their tokens; named outputs go to ctx.
   Pass forward(const task::Batch& batch, task::Context& ctx);
+  // The same in two: what looks at values (features, masks, tokens), and the rest as a pure function of it (loss and
+  // metrics), for a compiled step.
+  task::Tensors outside(const task::Batch& batch, task::Context& ctx);
+  task::Loss traced_loss(const task::Tensors& in, task::Context& ctx);
   // Encoder output of the unmasked signal.
   Encoded embed(const task::Batch& batch, task::Context& ctx);
 
@@ -35,6 +40,8 @@ class ModelImpl : public torch::nn::Module {
   std::pair<Features, Features> features(const task::Batch& batch, task::Context& ctx);
   torch::Tensor given_mask(const task::Batch& batch, int64_t features, int64_t time) const;
   void record(const Pass& pass, task::Context& ctx) const;
+  void record_outside(const Features& clean, const Features& noisy, const torch::Tensor& lengths,
+                      const task::Tensors& in, task::Context& ctx) const;
 
   ModelOptions options_;
   Preprocessor preprocessor_{nullptr};

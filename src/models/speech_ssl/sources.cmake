@@ -12,6 +12,7 @@ list(APPEND MODELS_SOURCES
   speech_ssl/mel_filterbank.cpp
   speech_ssl/mel_kernel.cpp
   speech_ssl/model.cpp
+  speech_ssl/model_part.cpp
   speech_ssl/multi_speaker_noise.cpp
   speech_ssl/nemo_config.cpp
   speech_ssl/noise.cpp

@@ -14,7 +14,7 @@ namespace redline::models::speech {
 
 namespace {
 
-class SpeechSslTask : public task::Task {
+class SpeechSslTask : public task::Task, public task::CompiledPart {
  public:
   SpeechSslTask(const ModelOptions& options, uint64_t seed) : options_(options), model_(options, seed) {}
 
@@ -55,6 +55,15 @@ class SpeechSslTask : public task::Task {
     out.weight = torch::tensor(weight);
     out.metrics["masked_share"] = torch::tensor(static_cast<float>(weight / positions));
     return out;
+  }
+
+  task::CompiledPart* compiled_part() override { return this; }
+  task::Tensors before(const task::Batch& batch, task::Context& ctx) override {
+    check_lengths(batch);
+    return model_->outside(batch, ctx);
+  }
+  task::PartResult compute(const task::Tensors& in, task::Context& ctx) override {
+    return {model_->traced_loss(in, ctx), {}};
   }
 
   std::map<std::string, torch::Tensor> predict(const task::Batch& batch, task::Context& ctx) override {

@@ -12,11 +12,9 @@ torch::Tensor time_mask(const torch::Tensor& lengths_B, int64_t time, const torc
   return (steps.unsqueeze(0) < lengths_B.to(like.device()).unsqueeze(1)).to(like.scalar_type()).view({-1, 1, time, 1});
 }
 
+// subsampling::strided_length of each.
 torch::Tensor halved(const torch::Tensor& lengths_B, int64_t pad_left) {
-  torch::Tensor out = torch::empty_like(lengths_B);
-  for (int64_t b = 0; b < out.size(0); ++b)
-    out[b] = subsampling::strided_length(lengths_B[b].item<int64_t>(), pad_left);
-  return out;
+  return (lengths_B + (pad_left - 2)).div(2, "trunc") + (lengths_B + pad_left).ge(2).to(lengths_B.scalar_type());
 }
 
 }  // namespace
@@ -53,9 +51,17 @@ void SubsamplingImpl::initialise(uint64_t seed, const std::string& name) {
 Subsampled SubsamplingImpl::forward(const torch::Tensor& x_BTF, const torch::Tensor& lengths_B, bool fused) {
   const bool plain_input = x_BTF.device().is_cpu() && x_BTF.scalar_type() == torch::kFloat32 && !x_BTF.requires_grad();
   if (!fused || !plain_input || stem_->weight.scalar_type() != torch::kFloat32) return plain(x_BTF, lengths_B);
-  torch::Tensor lengths = lengths_B;
-  for (size_t stage = 0; stage <= stages_.size(); ++stage) lengths = halved(lengths, pad_left_);
-  return {fused_subsampling(*this, x_BTF, lengths_B), lengths};
+  return {fused_subsampling(*this, x_BTF, lengths_B), shortened(lengths_B)};
+}
+
+int64_t SubsamplingImpl::shortened(int64_t time) const {
+  for (size_t stage = 0; stage <= stages_.size(); ++stage) time = subsampling::strided_length(time, pad_left_);
+  return time;
+}
+
+torch::Tensor SubsamplingImpl::shortened(torch::Tensor lengths_B) const {
+  for (size_t stage = 0; stage <= stages_.size(); ++stage) lengths_B = halved(lengths_B, pad_left_);
+  return lengths_B;
 }
 
 Subsampled SubsamplingImpl::plain(const torch::Tensor& x_BTF, const torch::Tensor& lengths_B) {

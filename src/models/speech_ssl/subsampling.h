@@ -24,6 +24,9 @@ class SubsamplingImpl : public torch::nn::Module {
   Subsampled forward(const torch::Tensor& x_BTF, const torch::Tensor& lengths_B, bool fused);
   Subsampled plain(const torch::Tensor& x_BTF, const torch::Tensor& lengths_B);
 
+  int64_t shortened(int64_t time) const;  // frames that so many become
+  torch::Tensor shortened(torch::Tensor lengths_B) const;
+
   struct Stage {
     Affine depthwise{nullptr}, pointwise{nullptr};
   };

@@ -94,6 +94,33 @@ __attribute__((target("avx2,f16c"))) void drop_avx2(const T* x, T* y, const Stre
   }
 }
 
+void keep_plain(const bool*, bool* kept, const Stretch& s) {
+  uint32_t words[4];
+  for (int64_t i = 0; i < s.count; ++i) {
+    if (i % 8 == 0)
+      philox_words(s.draw.key, s.sample, (s.first + static_cast<uint64_t>(i)) / 8, 1, words, RandomPath::kPlain);
+    kept[i] = ((words[(i % 8) / 2] >> (16 * (i % 2))) & 0xffffu) >= s.draw.threshold;
+  }
+}
+
+__attribute__((target("avx2"))) void keep_avx2(const bool*, bool* kept, const Stretch& s) {
+  const avx2::RoundKeys keys(s.draw.key);
+  const __m256i threshold = _mm256_set1_epi16(static_cast<int16_t>(s.draw.threshold));
+  const __m128i one = _mm_set1_epi8(1);
+  alignas(16) bool group[32];
+  for (int64_t i = 0; i < s.count; i += 32) {
+    __m256i even, odd;
+    avx2::four_keep_masks(keys, s.sample, (s.first + static_cast<uint64_t>(i)) / 8, threshold, even, odd);
+    const bool whole = i + 32 <= s.count;
+    auto* out = reinterpret_cast<__m128i*>(whole ? kept + i : group);
+    const __m128i low = _mm_packs_epi16(_mm256_castsi256_si128(even), _mm256_castsi256_si128(odd));
+    const __m128i high = _mm_packs_epi16(_mm256_extracti128_si256(even, 1), _mm256_extracti128_si256(odd, 1));
+    _mm_storeu_si128(out, _mm_and_si128(low, one));
+    _mm_storeu_si128(out + 1, _mm_and_si128(high, one));
+    if (!whole) std::copy(group, group + (s.count - i), kept + i);
+  }
+}
+
 // Splits all runs of all rows into stretches and shares them among the intra-op threads.
 template <class T, class Kernel>
 void for_each_stretch(const T* x, T* y, const DropoutMask& mask, Kernel kernel) {
@@ -164,6 +191,14 @@ torch::Tensor apply_dropout_mask(const torch::Tensor& x, const DropoutMask& mask
       REDLINE_CHECK(false, "dropout acts on floating-point tensors");
   }
   return out.contiguous(format);
+}
+
+torch::Tensor kept_elements(at::IntArrayRef shape, const DropoutMask& mask, RandomPath path) {
+  torch::Tensor out = torch::empty(shape, torch::kBool);
+  bool* kept = out.mutable_data_ptr<bool>();
+  // There is no source to read: a stretch is given by its keys alone.
+  for_each_stretch<bool>(kept, kept, mask, path == RandomPath::kVector ? keep_avx2 : keep_plain);
+  return out;
 }
 
 torch::Tensor keyed_dropout(const torch::Tensor& x, std::shared_ptr<const DropoutMask> mask) {

@@ -20,6 +20,8 @@ struct DropoutMask {
 // x * mask * scale without autograd, same shape and memory format. Floating types on the CPU; other devices get the
 // mask from here.
 torch::Tensor apply_dropout_mask(const torch::Tensor& x, const DropoutMask& mask, RandomPath path);
+// bool: the elements that the mask keeps, laid out as a contiguous tensor of this shape.
+torch::Tensor kept_elements(at::IntArrayRef shape, const DropoutMask& mask, RandomPath path);
 // The same with a backward that draws the mask again.
 torch::Tensor keyed_dropout(const torch::Tensor& x, std::shared_ptr<const DropoutMask> mask);
 

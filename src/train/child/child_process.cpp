@@ -31,17 +31,15 @@ struct StartFailure {
 
 std::vector<std::string> child_environment(const ChildOptions& options) {
   std::vector<std::string> all;
-  if (options.seal) {
-    for (const auto& [name, value] : sealed_environment()) all.push_back(name + "=" + value);
-    for (const auto& [name, value] : options.environment) all.push_back(name + "=" + value);
-    return all;
-  }
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
+  const auto add_unless_replaced = [&](const std::string& text) {
     bool replaced = false;
     for (const auto& [name, value] : options.environment) replaced |= starts_with(text, name + "=");
-    if (!replaced) all.emplace_back(text);
-  }
+    if (!replaced) all.push_back(text);
+  };
+  if (options.seal)
+    for (const auto& [name, value] : sealed_environment()) add_unless_replaced(name + "=" + value);
+  else
+    for (char** entry = environ; *entry != nullptr; ++entry) add_unless_replaced(*entry);
   for (const auto& [name, value] : options.environment) all.push_back(name + "=" + value);
   return all;
 }

@@ -16,7 +16,7 @@ namespace redline::train {
 
 struct ChildOptions {
   std::vector<std::string> arguments;  // [0] is the program, looked up in PATH when it has no '/'
-  std::vector<std::pair<std::string, std::string>> environment;  // added to ours; to sealed_environment() when sealed
+  std::vector<std::pair<std::string, std::string>> environment;  // over ours; over sealed_environment() when sealed
   std::filesystem::path output;   // stdout and stderr are appended here; empty = inherited
   std::optional<ChildSeal> seal;  // for work on files that are not trusted
 };

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/strings.h"
+#include "device/profile.h"
 #include "train/job.h"
 
 namespace redline::train {
@@ -39,6 +40,20 @@ IntervalPolicy save_interval_of(const CheckpointConfig& c, int64_t accumulate) {
 
 }  // namespace
 
+CompileSettings compile_settings(const TrainerConfig& trainer, const MachineFacts& machine) {
+  CompileSettings s;
+  s.mode = trainer.compile == "true"   ? CompileMode::Before
+           : trainer.compile == "auto" ? CompileMode::Background
+                                       : CompileMode::Off;
+  s.limit_seconds = parse_seconds(trainer.compile_time_limit).value_or(0);
+  s.most_packages = trainer.compile_packages;
+  if (const std::filesystem::path profile = device::profile_path(machine); !profile.empty())
+    s.folder = profile.parent_path() / "steps";
+  s.machine = device::profile_key(machine);
+  s.threads = trainer.intra_op_threads.value();
+  return s;
+}
+
 LoopSettings make_loop_settings(const Job& job, const task::Task& task, const data::Loader& train,
                                 std::vector<std::string>* notes) {
   const TrainerConfig& t = job.trainer();
@@ -49,6 +64,7 @@ LoopSettings make_loop_settings(const Job& job, const task::Task& task, const da
   s.detect_anomaly = t.detect_anomaly;
   s.precision = job.precision();
   s.amp = t.amp;
+  s.compile = compile_settings(t, job.machine());
   s.guards = t.guards;
   s.cadence = cadence_of(t);
   s.limit_train_batches = parse_count_or_share(t.limit_train_batches, "trainer.limit_train_batches");

@@ -8,6 +8,7 @@
 
 #include "core/precision.h"
 #include "train/checkpoint/interval.h"
+#include "train/compile/compile_settings.h"
 #include "train/guards/guard_config.h"
 #include "train/loop/cadence.h"
 #include "train/loop/early_stopping.h"
@@ -26,6 +27,7 @@ struct LoopSettings {
 
   Precision precision = Precision::Fp32;  // that the run asks for
   AmpConfig amp;
+  CompileSettings compile;
   GuardConfig guards;
 
   OptimConfig optim;

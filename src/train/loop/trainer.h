@@ -6,12 +6,12 @@
 #pragma once
 
 #include "measure/step_clock.h"
+#include "train/compile/compiled_step.h"
 #include "train/guards/guarded_step.h"
 #include "train/loop/fit_result.h"
 #include "train/loop/looking.h"
 #include "train/loop/recording.h"
 #include "train/loop/saving.h"
-#include "train/step/eager_step.h"
 
 namespace redline::train {
 
@@ -38,6 +38,7 @@ class Trainer {
   int64_t steps_per_epoch() const { return steps_this_epoch_; }
   const LoopSettings& settings() const { return settings_; }
   measure::StepClock& clock() { return clock_; }
+  int64_t num_packages() const { return program_.num_packages(); }  // compiled steps in use
 
  protected:
   void enter_epoch(int64_t epoch, int64_t step);
@@ -52,7 +53,7 @@ class Trainer {
   TrainingState state_;
   StepFeed feed_;
   std::unique_ptr<GradientSync> sync_;  // null: one process
-  EagerStep program_;
+  CompiledStep program_;
   StepEngine engine_;
   Replay replay_;
   GuardedStep guarded_;

@@ -83,6 +83,44 @@ void add_precision_rows(config::Table<TrainerConfig>& table) {
       .alias(".cudnn_benchmark");
 }
 
+// torch.compile's modes: how it compiles is chosen here, so every mode but off is the same switch.
+Node compile_of_mode(const Node& value) {
+  const std::string& mode = value.text();
+  for (const char* known : {"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"})
+    if (mode == known) return Node::scalar("true");
+  throw ConfigError(fmt::format("{}: compile.mode is '{}'; supported: default, reduce-overhead, max-autotune.",
+                                value.origin.text(), printable(mode)));
+}
+
+Node compile_of_switch(const Node& value) {
+  const auto yes = value.as_bool();
+  if (!yes)
+    throw ConfigError(
+        fmt::format("{}: expected true or false, found '{}'.", value.origin.text(), printable(value.text())));
+  return Node::scalar(*yes ? "true" : "false");
+}
+
+void add_compile_rows(config::Table<TrainerConfig>& table) {
+  using T = TrainerConfig;
+  table
+      .add("compile", &T::compile,
+           "The step's forward and backward as one compiled call: true compiles before the first step, auto in the "
+           "background and only uses it where it is faster. Needs the Python environment and a C++ compiler; without, "
+           "training goes on eagerly.")
+      .choices({"false", "true", "auto"})
+      .effect(Effect::Numerics)
+      .tuned_by("compile", {"true"})
+      .bool_alias(".compile_model", compile_of_switch)
+      .bool_alias(".torch_compile", compile_of_switch)
+      .alias(".compile.mode", compile_of_mode, "any mode is true");
+  table.add("compile_time_limit", &T::compile_time_limit, "Give a compilation up after this time, e.g. 10m.").same_run();
+  table
+      .add("compile_packages", &T::compile_packages,
+           "Shapes of batches that are compiled at most; rarer ones stay eager.")
+      .range(1, 64)
+      .same_run();
+}
+
 void add_length_rows(config::Table<TrainerConfig>& table) {
   using T = TrainerConfig;
   table.add("max_epochs", &T::max_epochs, "Stop after so many epochs; -1: no limit.")
@@ -282,6 +320,7 @@ config::Table<TrainerConfig> TrainerConfig::fields() {
   table.about("The training loop; names and meanings are Lightning's.").target("Trainer");
   add_device_rows(table);
   add_precision_rows(table);
+  add_compile_rows(table);
   add_length_rows(table);
   add_step_rows(table);
   add_cadence_rows(table);
@@ -309,6 +348,9 @@ void TrainerConfig::check_and_derive() {
     const int64_t steps = (*max_iters + accumulate_grad_batches - 1) / accumulate_grad_batches;
     max_steps = max_steps < 0 ? steps : std::min(max_steps, steps);
   }
+  if (!(parse_seconds(compile_time_limit).value_or(0) > 0))
+    throw ConfigError(fmt::format("trainer.compile_time_limit is '{}'; expected a time above 0 such as 10m.",
+                                  printable(compile_time_limit)));
   if (max_time && !(parse_seconds(*max_time).value_or(0) > 0))
     throw ConfigError(
         fmt::format("trainer.max_time is '{}'; expected a time above 0 such as 4h, 90m or 00:04:00:00 (DD:HH:MM:SS), "

@@ -47,6 +47,9 @@ struct TrainerConfig {
   bool enable_progress_bar = true, enable_model_summary = false, detect_anomaly = false;
   bool sync_batchnorm = false, benchmark = false, deterministic = true;
   bool fast_dev_run = false;
+  std::string compile = "false";
+  std::string compile_time_limit = "10m";
+  int64_t compile_packages = 4;
   config::Auto<bool> channels_last;
   config::Auto<int64_t> intra_op_threads;
   std::optional<std::string> memory_limit;

@@ -121,7 +121,7 @@ task::Loss EagerStep::forward(const task::Batch& batch, bool counts) {
   {
     const PhaseScope scope(clock_, Phase::Forward);
     const device::AutocastScope precision(device::kind_of(device_), pass_.precision);
-    loss = task_.loss(batch, context);
+    loss = loss_of(batch, context);
     check_loss(loss);
   }
   if (sync_ != nullptr) sync_->end_forward();

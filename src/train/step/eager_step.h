@@ -36,6 +36,13 @@ class EagerStep : public StepProgram {
   void want_outputs(bool on) { want_outputs_ = on; }
   const std::map<std::string, torch::Tensor>& outputs() const { return outputs_; }
 
+ protected:
+  // The task's loss() of a piece, or what equals it. The context has the keys of the pass.
+  virtual task::Loss loss_of(const task::Batch& batch, task::Context& context) { return task_.loss(batch, context); }
+  task::Task& task() { return task_; }
+  torch::Device device() const { return device_; }
+  const StepPass& pass() const { return pass_; }
+
  private:
   double known_reference() const;
   void clear();

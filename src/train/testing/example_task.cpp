@@ -77,19 +77,21 @@ torch::Tensor CurveTask::predict_points(const torch::Tensor& x_BTF, task::Contex
   return second_->forward(hidden_BTH).squeeze(-1);
 }
 
-task::Loss CurveTask::loss(const task::Batch& batch, task::Context& ctx) {
-  const torch::Tensor prediction_BT = predict_points(batch.at("x"), ctx);
+task::Loss CurveTask::loss(const task::Batch& batch, task::Context& ctx) { return compute(before(batch, ctx), ctx).loss; }
+
+task::PartResult CurveTask::compute(const task::Tensors& in, task::Context& ctx) {
+  const torch::Tensor prediction_BT = predict_points(in.at("x"), ctx);
   ctx.output("prediction", prediction_BT);
   // Padding takes no part: the loss averages over real points and says how many they are.
-  const torch::Tensor steps_T = torch::arange(prediction_BT.size(1), batch.at("length").options());
-  const torch::Tensor real_BT = steps_T.unsqueeze(0) < batch.at("length").unsqueeze(1);
+  const torch::Tensor steps_T = torch::arange(prediction_BT.size(1), in.at("length").options());
+  const torch::Tensor real_BT = steps_T.unsqueeze(0) < in.at("length").unsqueeze(1);
   const torch::Tensor weight = real_BT.sum().to(torch::kFloat32);
-  const torch::Tensor error_BT = (prediction_BT.to(torch::kFloat32) - batch.at("y")) * real_BT;
+  const torch::Tensor error_BT = (prediction_BT.to(torch::kFloat32) - in.at("y")) * real_BT;
   task::Loss loss;
   loss.value = error_BT.square().sum() / weight;
   loss.weight = weight;
   loss.metrics["absolute_error"] = error_BT.detach().abs().sum() / weight;
-  return loss;
+  return {loss, {}};
 }
 
 std::vector<task::MetricInfo> CurveTask::metrics() const {

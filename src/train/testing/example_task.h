@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "task/compiled_part.h"
 #include "task/registry.h"
 #include "task/task.h"
 
@@ -18,13 +19,17 @@ struct CurveOptions {
 };
 
 // Points on a curve; a sample is a list of 1..longest points, so the loss averages over a varying number of items.
-class CurveTask : public task::Task {
+class CurveTask : public task::Task, public task::CompiledPart {
  public:
   CurveTask(const CurveOptions& options, uint64_t seed);
 
   torch::nn::Module& module() override { return *module_; }
   task::BatchSchema schema() const override;
   task::Loss loss(const task::Batch& batch, task::Context& ctx) override;
+  // All of the loss is a function of tensors: a compiled step may compute the whole.
+  task::CompiledPart* compiled_part() override { return this; }
+  task::Tensors before(const task::Batch& batch, task::Context&) override { return batch.tensors; }
+  task::PartResult compute(const task::Tensors& in, task::Context& ctx) override;
   std::vector<task::MetricInfo> metrics() const override;
   double flops_per_sample(double length) const override;
   task::Batch worst_case_batch(int64_t batch_size) const override;

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/strings.h"
 #include "data/build_loader.h"
+#include "task/compiled_part.h"
 
 namespace redline::tune {
 
@@ -45,6 +46,7 @@ JobView view_job(const train::Job& job, task::Task& task) {
   view.batch_statistics = task.batch_statistics();
   view.computes_padding = task.computes_padding();
   view.supports_channels_last = task.supports_channels_last();
+  view.compile_refusal = compile_refusal(task);
   view.channels_last = job.channels_last(task);
   const data::DatasetConfig& data = job.train_ds();
   const train::TrainerConfig& trainer = job.trainer();
