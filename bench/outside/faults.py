@@ -141,13 +141,13 @@ class BusyProcess(Fault):
 
 
 class BandwidthHog(Fault):
-    """A neighbour on a core that the job leaves free, which copies memory."""
+    """A neighbour on a core that the job leaves free, which copies memory for two thirds of the time."""
     right = (("contended", "memory bandwidth"),)
     words = removed_words = ("trainer.intra_op_threads=1", "model.train_ds.num_workers=0")
 
     @contextlib.contextmanager
     def around(self):
-        with beside(["taskset", "-c", CORES[-1], built(ROOT / "bench/outside/hog.c", self.work / "hog")]):
+        with beside(["taskset", "-c", CORES[-1], built(ROOT / "bench/outside/hog.c", self.work / "hog"), 256, 1000, 500]):
             yield
 
 
@@ -279,8 +279,10 @@ class Threads(Fault):
 
 
 class TinyBatch(Fault):
+    """One sample a step. What the doctor says of it is what twice the batch would gain, so that is what is measured."""
     right = (("small-batch-bound", None),)
     words = ("model.train_ds.batch_size=1",)
+    removed_words = ("model.train_ds.batch_size=2",)
 
 
 class Padding(Fault):

@@ -39,6 +39,7 @@ report::RunPart read_part(const std::string& directory) {
   const doctor::JobView job = tune::view_of_record(part.record, registry);
   part.seen = doctor::observe(doctor::undisturbed(part.record.steps, around), 3, job.computes_padding);
   part.seen.surroundings = doctor::surroundings_summary(part.record);
+  part.seen.shared_memory = doctor::fit_shared_memory(part.record.steps, around);
   part.seen.checkpoint_writes = doctor::checkpoint_writes(part.record);
   MachineFacts machine;
   if (!part.record.machine_json.empty())

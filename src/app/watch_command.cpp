@@ -74,6 +74,7 @@ class Watched {
     add_speeds(glance->rows);
     run.speeds = speeds_;
     const std::vector<measure::SurroundingsWindow> around = read_events(registry);
+    if (run.ended.empty()) run.ended = ended_;
     run.seen = doctor::observe(glance->rows, 0, job_.computes_padding);
     run.seen.surroundings = doctor::summarise(around);
     run.seen.checkpoint_writes = writes_;
@@ -119,6 +120,10 @@ class Watched {
       known_ = true;
     }
     record.events = std::move(events.last);
+    ended_.clear();
+    if (!record.events.empty() && record.events.back().kind == "run.ended")
+      if (const measure::FieldValue* why = record.events.back().find("why"))
+        if (const auto* text = std::get_if<std::string>(why)) ended_ = *text;
     writes_ = doctor::checkpoint_writes(record);
     std::vector<measure::SurroundingsWindow> around = doctor::surroundings_of(record);
     double seconds = 0;
@@ -134,6 +139,7 @@ class Watched {
   doctor::JobView job_;
   MachineFacts machine_;
   std::optional<doctor::CheckpointWrites> writes_;
+  std::string ended_;
   std::vector<double> speeds_;
   int64_t last_step_ = 0;
 };

@@ -10,9 +10,9 @@
 
 #include "core/strings.h"
 #include "core/time.h"
-#include "device/heartbeat.h"
 #include "device/host/busy_cores.h"
 #include "device/host/cgroup.h"
+#include "device/host/heartbeat.h"
 #include "device/host/neighbours.h"
 #include "device/host/proc_text.h"
 
@@ -60,7 +60,7 @@ double measure_gigahertz() {
   for (int i = 0; i < kTries; ++i) {  // the shortest: a core that was taken away meanwhile looks slow
     const int64_t begin_ns = now_ns();
     for (int n = 0; n < kProducts; ++n) {
-      value *= 5;
+      value *= 0x9E3779B97F4A7C15;     // no shift or sum makes it
       asm volatile("" : "+r"(value));  // each product is made, in order
     }
     best_ns = std::min(best_ns, now_ns() - begin_ns);

@@ -39,7 +39,7 @@ class SurroundingsReader {
   // Everything is read below `root`, so tests bring a file tree of their own.
   explicit SurroundingsReader(std::filesystem::path root = "/");
   ~SurroundingsReader();
-  // From here on stops are seen; one thread more (device/heartbeat.h).
+  // From here on stops are seen; one thread more (device/host/heartbeat.h).
   void watch_stops();
   // About 0.2 ms: not for every step.
   SurroundingsCounts read() const;

@@ -11,6 +11,7 @@
 #include "doctor/rules/cost_fit.h"
 #include "doctor/rules/piece_costs.h"
 #include "doctor/rules/read_fit.h"
+#include "doctor/rules/shared_memory.h"
 #include "doctor/setting.h"
 #include "doctor/surroundings.h"
 #include "measure/cadences.h"
@@ -71,6 +72,7 @@ struct Observation {
   double measuring_seconds = 0;  // of a step, spent on measuring it
   std::optional<Surroundings> surroundings;
   ReadFit reads;
+  SharedMemory shared_memory;
   std::optional<CheckpointWrites> checkpoint_writes;
 
   const PhaseSummary& phase(measure::Phase p) const { return phases[static_cast<size_t>(p)]; }

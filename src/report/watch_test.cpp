@@ -45,7 +45,7 @@ TEST(Watch, EverythingIsThereAndFitsAnyWindow) {
       }
       EXPECT_THAT(all, testing::HasSubstr("380.0 samples/s"));
       if (width < 40) continue;
-      for (const char* word : {"running", "step 120 of 320", "100 s left", "forward 40 %", "data wait 5 %",
+      for (const char* word : {"running", "step 120 of 320", "1 min 40 s left", "forward 40 %", "data wait 5 %",
                                "memory 200 MiB", "cores 1.1 of 2", "contended (CPU)", "loss 2.5"})
         EXPECT_THAT(all, testing::HasSubstr(word)) << width;
     }

@@ -47,7 +47,7 @@ def watch(*words, cwd, **how):
 
 def test_a_pipe_gets_lines_without_escapes_and_ends_with_the_run(tmp_path):
     run = tmp_path / "run"
-    job = train(tmp_path, run, "trainer.max_time=4s")
+    job = train(tmp_path, run, "trainer.max_steps=1000000", "trainer.max_time=4s")
     wait_for_steps(run, job)
     done = watch(run, "--every", "0.5", cwd=tmp_path)
     assert job.wait(60) == 0
@@ -55,7 +55,7 @@ def test_a_pipe_gets_lines_without_escapes_and_ends_with_the_run(tmp_path):
     lines = done.stdout.splitlines()
     assert len(lines) >= 3 and "\x1b" not in done.stdout
     assert all(line.startswith(f"{run}: ") for line in lines)
-    assert ": running, " in lines[0] and "samples/s" in lines[0] and ": finished (max_time)" in lines[-1]
+    assert ": running, " in lines[0] and "samples/s" in lines[0] and ": stopped (max_time), " in lines[-1]
     steps = [int(re.search(r"step (\d+)", line)[1]) for line in lines]
     assert steps == sorted(steps) and steps[-1] > steps[0]
 
@@ -110,7 +110,7 @@ def test_a_low_window_is_not_scrolled(tmp_path, finished):
 
 def test_a_killed_run_is_stopped_and_a_torn_record_is_no_error(tmp_path):
     run = tmp_path / "run"
-    job = train(tmp_path, run, "trainer.max_time=60s")
+    job = train(tmp_path, run, "trainer.max_steps=1000000", "trainer.max_time=60s")
     wait_for_steps(run, job)
     job.kill()
     job.wait()

@@ -48,6 +48,17 @@ LimitScore score_contended(const Surroundings& around) {
       "lower the neighbour's priority (nice). Nothing in the recipe helps."};
 }
 
+LimitScore score_bandwidth(const Observation& seen) {
+  const SharedMemory& shared = seen.shared_memory;
+  return {Limit::Contended, removal_gain(shared.lost()), "memory bandwidth",
+          fmt::format("beside other processes the same work takes {:.0f} % more processor time, though its threads do "
+                      "not wait for a core: they share the memory's bandwidth or a cache; they were there in {:.0f} % "
+                      "of the time",
+                      100 * (shared.slowdown - 1), 100 * shared.beside_share),
+          "Move the neighbour to another socket or machine, or run fewer jobs at once. A smaller working set helps a "
+          "little: a lower precision, smaller pieces (model.train_ds.micro_batch_size)."};
+}
+
 LimitScore score_throttled(const JobView& job, const Observation& seen, const MachineFacts& machine) {
   const Surroundings& around = *seen.surroundings;
   const double quota = machine.cgroup_cpu_quota;
@@ -128,6 +139,7 @@ std::vector<LimitScore> outside_limits(const JobView& job, const Observation& se
   if (!seen.surroundings) return scores;
   const Surroundings& around = *seen.surroundings;
   scores.push_back(score_contended(around));
+  scores.push_back(score_bandwidth(seen));
   scores.push_back(score_throttled(job, seen, machine));
   scores.push_back(score_stopped(around));
   scores.push_back(score_swapping(around));

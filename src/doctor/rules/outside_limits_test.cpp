@@ -29,7 +29,7 @@ Observation quiet_run(double wait = 0) {
   return seen;
 }
 
-MachineFacts two_cores() {
+MachineFacts machine_of_two() {
   MachineFacts machine;
   machine.logical_cpus = machine.allowed_cpus = 2;
   machine.memory_limit_bytes = uint64_t{24} << 30;
@@ -43,7 +43,7 @@ JobView job_with(int workers) {
 }
 
 TEST(OutsideLimits, AQuietMachineIsBlamedForNothing) {
-  for (const LimitScore& score : outside_limits(job_with(1), quiet_run(), two_cores()))
+  for (const LimitScore& score : outside_limits(job_with(1), quiet_run(), machine_of_two()))
     EXPECT_LT(score.gain, 0.01) << limit_name(score.limit) << " " << score.evidence;
 }
 
@@ -88,7 +88,7 @@ TEST(OutsideLimits, EachCauseIsNamedWithWhatToDo) {
   };
   for (const Case& one : cases) {
     Observation seen = quiet_run();
-    MachineFacts machine = two_cores();
+    MachineFacts machine = machine_of_two();
     one.make(seen, machine);
     const Diagnosis found = diagnose(job_with(1), seen, {}, machine);
     EXPECT_EQ(found.limit, one.limit) << one.evidence << ": " << found.sentence;
@@ -105,7 +105,7 @@ TEST(OutsideLimits, WaitingForOwnThreadsIsNobodyElsesFault) {
   seen.surroundings->waited = 1.5;  // eight threads on two cores
   JobView many = job_with(1);
   many.threads = 8;
-  const Diagnosis found = diagnose(many, seen, {}, two_cores());
+  const Diagnosis found = diagnose(many, seen, {}, machine_of_two());
   EXPECT_EQ(found.limit, Limit::Oversubscribed);
 }
 
@@ -120,7 +120,7 @@ Observation slow_reading(int workers) {
 
 TEST(SlowDisk, ReadsThatTakeTooLongAreTheDisksAndNotTheLoaders) {
   for (const int workers : {0, 2}) {
-    const Diagnosis found = diagnose(job_with(workers), slow_reading(workers), {}, two_cores());
+    const Diagnosis found = diagnose(job_with(workers), slow_reading(workers), {}, machine_of_two());
     EXPECT_EQ(found.limit, Limit::SlowDisk) << found.sentence;
     EXPECT_EQ(found.detail, "reads");
     EXPECT_NEAR(found.scores[0].gain, 1.0, 0.1) << workers;  // half of the step was waiting for it
@@ -129,18 +129,18 @@ TEST(SlowDisk, ReadsThatTakeTooLongAreTheDisksAndNotTheLoaders) {
   }
   Observation by_seeks = slow_reading(2);
   by_seeks.reads = {true, 0.0, 0.1};
-  EXPECT_THAT(diagnose(job_with(2), by_seeks, {}, two_cores()).sentence, testing::HasSubstr("bound by seeks"));
+  EXPECT_THAT(diagnose(job_with(2), by_seeks, {}, machine_of_two()).sentence, testing::HasSubstr("bound by seeks"));
   by_seeks.reads = {true, 0.9, 0.9};
-  EXPECT_THAT(diagnose(job_with(2), by_seeks, {}, two_cores()).sentence, testing::HasSubstr("bound by bandwidth"));
+  EXPECT_THAT(diagnose(job_with(2), by_seeks, {}, machine_of_two()).sentence, testing::HasSubstr("bound by bandwidth"));
 }
 
 TEST(SlowDisk, AManySamplesReadFromMemoryAreNot) {
   Observation seen = slow_reading(2);
   seen.surroundings->reads = 40'000.0;  // 50 us each
-  EXPECT_EQ(diagnose(job_with(2), seen, {}, two_cores()).limit, Limit::Data);
+  EXPECT_EQ(diagnose(job_with(2), seen, {}, machine_of_two()).limit, Limit::Data);
   seen = slow_reading(2);
   seen.surroundings->reads.reset();  // not to be seen
-  EXPECT_EQ(diagnose(job_with(2), seen, {}, two_cores()).limit, Limit::Data);
+  EXPECT_EQ(diagnose(job_with(2), seen, {}, machine_of_two()).limit, Limit::Data);
 }
 
 TEST(SlowDisk, ADiskThatIsSlowToConfirmIsNotALargeCheckpoint) {
@@ -148,17 +148,17 @@ TEST(SlowDisk, ADiskThatIsSlowToConfirmIsNotALargeCheckpoint) {
   auto& saving = seen.phases[static_cast<size_t>(Phase::Checkpoint)];
   saving = {0.02, 0.2, 0.4, 5};
   seen.checkpoint_writes = CheckpointWrites{3e6, 0.5, 0.45, 4};
-  const Diagnosis slow = diagnose(job_with(1), seen, {}, two_cores());
+  const Diagnosis slow = diagnose(job_with(1), seen, {}, machine_of_two());
   EXPECT_EQ(slow.limit, Limit::SlowDisk) << slow.sentence;
   EXPECT_EQ(slow.detail, "checkpoints");
   seen.checkpoint_writes = CheckpointWrites{60e6, 0.5, 0.3, 4};
-  EXPECT_EQ(diagnose(job_with(1), seen, {}, two_cores()).limit, Limit::Cadence);
+  EXPECT_EQ(diagnose(job_with(1), seen, {}, machine_of_two()).limit, Limit::Cadence);
 }
 
 TEST(OutsideLimits, WhatCouldNotBeSeenIsSaid) {
   Observation seen = quiet_run();
   seen.surroundings->unseen = "throttling by a quota (cpu.stat)";
-  EXPECT_EQ(diagnose(job_with(1), seen, {}, two_cores()).unseen, "throttling by a quota (cpu.stat)");
+  EXPECT_EQ(diagnose(job_with(1), seen, {}, machine_of_two()).unseen, "throttling by a quota (cpu.stat)");
 }
 
 }  // namespace

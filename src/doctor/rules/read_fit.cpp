@@ -11,26 +11,26 @@ constexpr size_t kFewestReads = 24, kFarthestAhead = 8;
 constexpr double kLeastVariation = 0.08;  // of the items: below, all steps read alike
 constexpr double kClearlyGrows = 0.5, kClearlyNot = 0.25;
 
-double items_of(const measure::StepRow& row) { return static_cast<double>(row.items); }
+double items_in(const measure::StepRow& row) { return static_cast<double>(row.items); }
 double reading_of(const measure::StepRow& row) {
   return static_cast<double>(row.stage_ns[static_cast<size_t>(measure::Stage::Read)]) * 1e-9;
 }
 
-struct Line {
+struct ReadingLine {
   double slope = 0, correlation = 0, mean_items = 0, mean_seconds = 0, variation = 0;
 };
 
 // Reading of step i against the items of step i + ahead.
-Line line_of(std::span<const measure::StepRow> rows, size_t ahead) {
-  Line line;
+ReadingLine reading_line(std::span<const measure::StepRow> rows, size_t ahead) {
+  ReadingLine line;
   const size_t count = rows.size() - ahead;
   for (size_t i = 0; i < count; ++i) {
     line.mean_seconds += reading_of(rows[i]) / static_cast<double>(count);
-    line.mean_items += items_of(rows[i + ahead]) / static_cast<double>(count);
+    line.mean_items += items_in(rows[i + ahead]) / static_cast<double>(count);
   }
   double xx = 0, yy = 0, xy = 0;
   for (size_t i = 0; i < count; ++i) {
-    const double x = items_of(rows[i + ahead]) - line.mean_items, y = reading_of(rows[i]) - line.mean_seconds;
+    const double x = items_in(rows[i + ahead]) - line.mean_items, y = reading_of(rows[i]) - line.mean_seconds;
     xx += x * x, yy += y * y, xy += x * y;
   }
   if (xx <= 0 || yy <= 0 || line.mean_items <= 0) return line;
@@ -45,9 +45,10 @@ Line line_of(std::span<const measure::StepRow> rows, size_t ahead) {
 ReadFit fit_reads(std::span<const measure::StepRow> rows) {
   ReadFit fit;
   if (rows.size() < kFewestReads + kFarthestAhead) return fit;
-  Line best;
+  ReadingLine best;
   for (size_t ahead = 0; ahead <= kFarthestAhead; ++ahead)
-    if (const Line line = line_of(rows, ahead); ahead == 0 || line.correlation > best.correlation) best = line;
+    if (const ReadingLine line = reading_line(rows, ahead); ahead == 0 || line.correlation > best.correlation)
+      best = line;
   if (best.variation < kLeastVariation || best.mean_seconds <= 0) return fit;
   fit.correlation = best.correlation;
   fit.grows = std::clamp(best.slope * best.mean_items / best.mean_seconds, 0.0, 1.0);

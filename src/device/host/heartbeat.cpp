@@ -1,4 +1,4 @@
-#include "device/heartbeat.h"
+#include "device/host/heartbeat.h"
 
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-#include "device/heartbeat.h"
+#include "device/host/heartbeat.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
