@@ -84,6 +84,7 @@ def train(redline, work, task, fault, words, run):
         log = open(work / "last.log", "w")
         job = subprocess.Popen(command, cwd=work, env={**os.environ, **(fault.environment if fault else {})}, stdout=log, stderr=log)
         if fault:
+            fault.run = run
             fault.started(job)
         try:
             job.wait(timeout=SECONDS * 6)

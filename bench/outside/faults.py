@@ -30,8 +30,8 @@ class Fault:
     words = ()          # of the job with the fault
     removed_words = ()  # of the job without it, where the healthy job is not its twin
 
-    def __init__(self, task, work):
-        self.task, self.work = task, pathlib.Path(work)
+    def __init__(self, task, work, run=None):
+        self.task, self.work, self.run = task, pathlib.Path(work), run
 
     prefix, environment = (), {}
 
@@ -220,8 +220,8 @@ class SlowDevice(Grouped):
     @contextlib.contextmanager
     def around(self):
         device = os.stat(self.work).st_dev
-        number = f"{os.major(device)}:{os.minor(device)}"
-        with own_group("blkio", {"blkio.throttle.read_bps_device": f"{number} {{"speech": 3_000_000, "pictures": 1_000_000, "scenes": 3_000_000}[self.task]}"}) as self.folder, Evicting(data_files(self.work, self.task)):
+        limit = {"speech": 3_000_000, "pictures": 1_000_000, "scenes": 3_000_000}[self.task]
+        with own_group("blkio", {"blkio.throttle.read_bps_device": f"{os.major(device)}:{os.minor(device)} {limit}"}) as self.folder, Evicting(data_files(self.work, self.task)):
             yield
 
 
@@ -263,7 +263,9 @@ class Reclaim(Grouped):
 
     def started(self, process):
         def squeeze():
-            time.sleep(2.5)
+            rows = self.run / "steps.bin"
+            while process.poll() is None and not (rows.exists() and rows.stat().st_size > 64 + 232 * 8):  # its memory has grown to what it needs
+                time.sleep(0.05)
             with contextlib.suppress(OSError, ValueError, KeyError):
                 text = (self.folder / "memory.stat").read_text()
                 own = {line.split()[0]: int(line.split()[1]) for line in text.splitlines()}
