@@ -1,4 +1,5 @@
-"""The doctor's self-test as a workload: accuracy on injected faults, false alarms, error of the predicted gain; the matrix beside them."""
+"""The test of the doctor's stopwatch as a workload (whether a delay inside a timed scope is named, against a twin without it; not whether a
+diagnosis is right: doctor_outside.py): accuracy on injected delays, false alarms, error of the predicted gain; the matrix beside them."""
 import json
 import subprocess
 
@@ -25,7 +26,7 @@ def wrong_list(result):
 
 def selftest_workload(env, name, task, words):
     command = [env.redline, "doctor", *words, "--selftest", "--block-steps", "14", "--json"]
-    load = Workload(name=name, sentence=f"The doctor against faults injected into {task}", variants={}, bars=[
+    load = Workload(name=name, sentence=f"The stopwatch against delays injected into {task}", variants={}, bars=[
         Bar("wrong_share", "redline", "redline", smaller_is_better=True, at_most=0.05, sentence="of the faults are named wrong"),
         Bar("false_alarm_rate", "redline", "redline", smaller_is_better=True, at_most=0.05, sentence="of the controls"),
         Bar("median_gain_error", "redline", "redline", smaller_is_better=True, at_most=0.10, sentence="predicted against measured gain of removing the fault"),

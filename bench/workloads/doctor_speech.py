@@ -1,4 +1,4 @@
-"""The doctor's self-test on a small NEST."""
+"""The stopwatch's test on a small NEST."""
 from doctor_selftest import selftest_workload
 
 

@@ -1,4 +1,4 @@
-"""The doctor's self-test on a small sequence VAE."""
+"""The stopwatch's test on a small sequence VAE."""
 from doctor_selftest import selftest_workload
 
 

@@ -77,6 +77,7 @@ const std::vector<HelpRow>& help_rows() {
       {"compare",
        "",
        {"redline compare runs/before runs/after --fail-on 3%", "redline --json compare runs/before runs/after"}},
+      {"watch", "", {"redline watch runs/mine", "redline watch a b --every 5 | tee watched.txt"}},
       {"runs", "", {"redline runs", "redline runs runs/mine --sort loss"}},
       {"verify", "", {"redline verify runs/mine", "redline --json verify runs/mine/checkpoints/step-00000100"}},
       {"diff", "", {"redline diff runs/a runs/b", "redline --json diff runs/a runs/b"}},

@@ -23,6 +23,7 @@ void add_certify_command(CLI::App& program, const Globals& globals);
 void add_report_command(CLI::App& program, const Globals& globals);
 void add_lr_command(CLI::App& program, const Globals& globals);
 void add_runs_command(CLI::App& program, const Globals& globals);
+void add_watch_command(CLI::App& program, const Globals& globals);
 void add_compare_command(CLI::App& program, const Globals& globals);
 void add_sample_command(CLI::App& program, const Globals& globals);
 void add_verify_command(CLI::App& program, const Globals& globals);
@@ -38,7 +39,7 @@ const std::vector<AddCommand>& commands() {
       add_doctor_command,  add_tune_command,    add_race_command,    add_certify_command, add_report_command,
       add_compare_command, add_verify_command,  add_diff_command,    add_convert_command, add_chaos_command,
       add_machine_command, add_options_command, add_sample_command,  add_launch_command,  add_scale_command,
-      add_runs_command,    add_lr_command,      add_compile_command,
+      add_runs_command,    add_lr_command,      add_compile_command, add_watch_command,
   };
   return list;
 }

@@ -27,7 +27,8 @@ struct DoctorArguments {
   std::string html;
 };
 
-// In memory where the machine has such a place: the self-test asks about injected faults, not about this disk's moods.
+// In memory where the machine has such a place: the stopwatch's test asks about injected delays, not about this disk's
+// moods.
 OwnFolder selftest_folder() {
   try {
     return OwnFolder::temporary("selftest", "/dev/shm");
@@ -93,8 +94,9 @@ void add_doctor_command(CLI::App& program, const Globals& globals) {
   command->add_option("--blocks", arguments->blocks, "Interleaved blocks per ceiling; 0 = no ceilings")
       ->check(CLI::Range(0, 100));
   command->add_flag("--operators", arguments->operators, "Also list the operators of one step");
-  command->add_flag("--selftest", arguments->selftest, "Inject known faults and print how often the doctor is right");
-  command->add_option("--block-steps", arguments->block_steps, "Steps of one block of the self-test")
+  command->add_flag("--selftest", arguments->selftest,
+                    "Test the stopwatch: inject known delays and print how often the part that grew is named");
+  command->add_option("--block-steps", arguments->block_steps, "Steps of one block of that test")
       ->check(CLI::Range(8, 60));
   command->add_option("--html", arguments->html, "Write the page to this file");
   command->callback([arguments, command, &globals] { run_doctor(*arguments, *command, globals); });

@@ -47,6 +47,7 @@ void print_selftest(const doctor::SelftestRun& run, const Globals& globals) {
     json list = json::array();
     for (const doctor::Answer& answer : answers) list.push_back(answer_json(answer));
     fmt::print("{}\n", json_text(json{{"schema_version", 1},
+                                      {"tests", "stopwatch"},
                                       {"accuracy", result.accuracy},
                                       {"injections", result.injections},
                                       {"controls", result.controls},
@@ -60,7 +61,8 @@ void print_selftest(const doctor::SelftestRun& run, const Globals& globals) {
     return;
   }
   fmt::print(
-      "{} of {} faults named right ({:.1f} %), {} false alarms in {} controls, median error of the predicted gain "
+      "A test of the stopwatch, not of a diagnosis: {} of {} injected delays named right ({:.1f} %), {} false alarms "
+      "in {} controls, median error of the predicted gain "
       "{:.1f} percentage points (steps of {}, {} in all).\n\n",
       result.right, result.injections, 100 * result.accuracy, result.false_alarms, result.controls,
       100 * result.median_gain_error, format_seconds(run.step_seconds), format_seconds(run.seconds));

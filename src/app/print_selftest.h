@@ -1,4 +1,4 @@
-// The self-test's answers for a person and for scripts.
+// The answers of the stopwatch's test for a person and for scripts.
 #pragma once
 
 #include <vector>

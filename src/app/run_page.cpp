@@ -34,16 +34,19 @@ report::RunPart read_part(const std::string& directory) {
   part.ranks = doctor::rank_view(ranks);
   part.record = std::move(ranks[0]);
   const std::vector<measure::SurroundingsWindow> around = doctor::surroundings_of(part.record);
-  part.seen = doctor::observe(doctor::undisturbed(part.record.steps, around));
-  part.seen.surroundings = doctor::summarise(around);
+  task::Registry registry;
+  models::register_all(registry);
+  const doctor::JobView job = tune::view_of_record(part.record, registry);
+  part.seen = doctor::observe(doctor::undisturbed(part.record.steps, around), 3, job.computes_padding);
+  part.seen.surroundings = doctor::surroundings_summary(part.record);
+  part.seen.shared_memory = doctor::fit_shared_memory(part.record.steps, around);
+  part.seen.checkpoint_writes = doctor::checkpoint_writes(part.record);
   MachineFacts machine;
   if (!part.record.machine_json.empty())
     machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
   // Records of earlier versions may hold rates of a starved probe.
   if (!device::rates_problem(machine).empty()) device::clear_rates(machine);
-  task::Registry registry;
-  models::register_all(registry);
-  part.diagnosis = doctor::diagnose(tune::view_of_record(part.record, registry), part.seen, {}, machine);
+  part.diagnosis = doctor::diagnose(job, part.seen, {}, machine);
   const auto card = std::filesystem::path(directory) / "tune_card.json";
   if (std::filesystem::exists(card)) part.card = measure::tune_card_from_json(read_file(card), card.string());
   return part;

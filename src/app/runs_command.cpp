@@ -39,7 +39,10 @@ double age_seconds(const measure::RunGlance& run) {
 // From the last steps alone: what a glance can tell. `redline report` looks at the whole run.
 std::string verdict_of(const measure::RunGlance& run) {
   if (run.rows.size() < 8) return "";
-  const doctor::Diagnosis found = doctor::diagnose({}, doctor::observe(run.rows), {}, {});
+  const doctor::Observation seen = doctor::observe(run.rows);
+  doctor::JobView job;
+  job.computes_padding = seen.costs.known;  // what a glance does not know, it does not blame
+  const doctor::Diagnosis found = doctor::diagnose(job, seen, {}, {});
   return found.limit == doctor::Limit::Unknown ? "" : doctor::limit_name(found.limit);
 }
 

@@ -16,4 +16,9 @@ int terminal_width() {
   return static_cast<int>(columns == nullptr ? 100 : parse_int(columns).value_or(100));
 }
 
+int terminal_height() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_row : 0;
+}
+
 }  // namespace redline::app

@@ -5,10 +5,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "core/strings.h"
 #include "core/time.h"
 #include "device/host/busy_cores.h"
 #include "device/host/cgroup.h"
+#include "device/host/heartbeat.h"
+#include "device/host/neighbours.h"
 #include "device/host/proc_text.h"
 
 namespace redline::device {
@@ -47,11 +52,34 @@ std::optional<int64_t> as_signed(std::optional<uint64_t> value, int64_t times = 
 
 }  // namespace
 
+double measure_gigahertz() {
+  constexpr int kProducts = 4000, kTries = 3;
+  constexpr double kCycles = 3;
+  int64_t best_ns = INT64_MAX;
+  uint64_t value = 3;
+  for (int i = 0; i < kTries; ++i) {  // the shortest: a core that was taken away meanwhile looks slow
+    const int64_t begin_ns = now_ns();
+    for (int n = 0; n < kProducts; ++n) {
+      value *= 0x9E3779B97F4A7C15;     // no shift or sum makes it
+      asm volatile("" : "+r"(value));  // each product is made, in order
+    }
+    best_ns = std::min(best_ns, now_ns() - begin_ns);
+  }
+  return best_ns > 0 ? kCycles * kProducts / static_cast<double>(best_ns) : 0;
+}
+
+SurroundingsReader::~SurroundingsReader() = default;
+
+void SurroundingsReader::watch_stops() {
+  if (!heartbeat_) heartbeat_ = std::make_unique<Heartbeat>();
+}
+
 SurroundingsReader::SurroundingsReader(std::filesystem::path root)
     : root_(std::move(root)),
       cores_(allowed_core_numbers()),
       group_(own_cgroup_folder("", root_)),
-      cpu_group_(own_cgroup_folder("cpu", root_)) {}
+      cpu_group_(own_cgroup_folder("cpu", root_)),
+      neighbours_(std::make_unique<NeighbourWatch>(root_)) {}
 
 // Its own group's where the kernel keeps one, else the machine's.
 std::optional<int64_t> SurroundingsReader::pressure(const char* name) const {
@@ -62,6 +90,8 @@ std::optional<int64_t> SurroundingsReader::pressure(const char* name) const {
 
 SurroundingsCounts SurroundingsReader::read() const {
   SurroundingsCounts counts;
+  // First and last: what is read here is no reading of the job's.
+  const std::string io = proc_text(root_ / "proc/self/io");
   counts.cores = static_cast<int>(cores_.size());
   if (const auto ticks = core_ticks(proc_text(root_ / "proc/stat"), cores_)) {
     const auto per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
@@ -80,6 +110,24 @@ SurroundingsCounts SurroundingsReader::read() const {
   const std::string memory = proc_text(root_ / "proc/vmstat");
   if (const auto in = proc_field(memory, "pswpin"), out = proc_field(memory, "pswpout"); in && out)
     counts.swapped_pages = static_cast<int64_t>(*in + *out);
+  counts.read_calls = as_signed(proc_field(io, "syscr"));
+  counts.read_bytes = as_signed(proc_field(io, "rchar"));
+  if (counts.read_calls && counts.read_bytes) {
+    const std::string then = proc_text(root_ / "proc/self/io");
+    const int64_t calls = *counts.read_calls, bytes = *counts.read_bytes;
+    *counts.read_calls -= own_calls_;
+    *counts.read_bytes -= own_bytes_;
+    own_calls_ += as_signed(proc_field(then, "syscr")).value_or(calls) - calls;
+    own_bytes_ += as_signed(proc_field(then, "rchar")).value_or(bytes) - bytes;
+  }
+  counts.disk_read_bytes = as_signed(proc_field(io, "read_bytes"));
+  if (heartbeat_) counts.stopped_ns = heartbeat_->stopped_ns();
+  counts.gigahertz = measure_gigahertz();
+  if (const auto& found = neighbours_->look(now_ns())) {
+    counts.yielding_cores = found->yielding;
+    counts.neighbour = found->largest;
+    counts.neighbour_cores = found->largest_cores;
+  }
   rusage usage{};
   if (getrusage(RUSAGE_SELF, &usage) == 0) {
     counts.involuntary_switches = usage.ru_nivcsw;
@@ -98,6 +146,7 @@ std::vector<std::string> SurroundingsReader::unseen() const {
   if (!now.throttled_ns) names.push_back("throttling by a quota (cpu.stat)");
   if (!now.memory_pressure_ns) names.push_back("pressure on memory and disk (PSI)");
   if (!now.swapped_pages) names.push_back("swapping (/proc/vmstat)");
+  if (!now.read_bytes) names.push_back("what it reads (/proc/self/io)");
   return names;
 }
 

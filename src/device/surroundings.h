@@ -5,11 +5,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace redline::device {
+
+class Heartbeat;
+class NeighbourWatch;
 
 struct SurroundingsCounts {
   int64_t at_ns = 0, own_cpu_ns = 0;
@@ -20,13 +24,24 @@ struct SurroundingsCounts {
   std::optional<int64_t> throttled_ns;                 // by its cgroup's quota, summed over cores
   std::optional<int64_t> cpu_pressure_ns, memory_pressure_ns, io_pressure_ns;  // some of the group's tasks stalled
   std::optional<int64_t> swapped_pages;                                        // of the whole machine, in and out
+  std::optional<int64_t> stopped_ns;              // nothing of the process could run; with a heartbeat only
+  std::optional<int64_t> read_calls, read_bytes;  // its own, from files or from the page cache
+  std::optional<int64_t> disk_read_bytes;         // those that the disk had to bring
+  // Not counts: of the core that reads this, now; of other processes since it was looked at them last.
+  double gigahertz = 0;
+  std::optional<double> yielding_cores;  // used by those that run only where nobody else wants to
+  std::string neighbour;                 // the largest of the rest, "python3 (4711)"
+  double neighbour_cores = 0;
 };
 
 class SurroundingsReader {
  public:
   // Everything is read below `root`, so tests bring a file tree of their own.
   explicit SurroundingsReader(std::filesystem::path root = "/");
-  // About 0.1 ms: not for every step.
+  ~SurroundingsReader();
+  // From here on stops are seen; one thread more (device/host/heartbeat.h).
+  void watch_stops();
+  // About 0.2 ms: not for every step.
   SurroundingsCounts read() const;
   // What is not to be seen here, in words.
   std::vector<std::string> unseen() const;
@@ -37,6 +52,14 @@ class SurroundingsReader {
   std::filesystem::path root_;
   std::vector<int> cores_;
   std::optional<std::filesystem::path> group_, cpu_group_;  // version 2; the cpu controller of version 1
+  std::unique_ptr<Heartbeat> heartbeat_;
+  std::unique_ptr<NeighbourWatch> neighbours_;
+  mutable int64_t own_calls_ = 0, own_bytes_ = 0;  // spent in read(), one thread at a time
 };
+
+// The clock of the core this runs on, from a chain of products that each wait for the one before: three cycles each on
+// x86-64 (Agner Fog's tables, Intel since Nehalem, AMD since Zen) and on most others, so where it is not three only
+// ratios mean anything. Takes about 30 us.
+double measure_gigahertz();
 
 }  // namespace redline::device

@@ -47,6 +47,7 @@ TEST_F(SurroundingsTest, VersionTwoIsReadFromTheOwnGroup) {
   put("proc/self/task/11/schedstat", "1000 300 4\n");
   put("proc/self/task/12/schedstat", "1000 45 4\n");
   put("proc/vmstat", "pgpgin 5\npswpin 3\npswpout 4\n");
+  put("proc/self/io", "rchar: 4100\nwchar: 1\nsyscr: 41\nsyscw: 2\nread_bytes: 512\n");
   put_stat(100, 50, 20);
   const SurroundingsCounts counts = SurroundingsReader(root_).read();
   EXPECT_EQ(counts.throttled_ns, 2'500'000);
@@ -55,6 +56,10 @@ TEST_F(SurroundingsTest, VersionTwoIsReadFromTheOwnGroup) {
   EXPECT_EQ(counts.cpu_pressure_ns, std::nullopt);
   EXPECT_EQ(counts.run_wait_ns, 345);
   EXPECT_EQ(counts.swapped_pages, 7);
+  EXPECT_EQ(counts.read_calls, 41);
+  EXPECT_EQ(counts.read_bytes, 4100);
+  EXPECT_EQ(counts.disk_read_bytes, 512);
+  EXPECT_FALSE(counts.stopped_ns);  // nobody watches for stops
   // Stolen ticks are not idle ones; what has a low priority gives way, unless this process has one too.
   const bool low = getpriority(PRIO_PROCESS, 0) > 0;
   EXPECT_DOUBLE_EQ(counts.busy_seconds.value(), counts.cores * (low ? 1.6 : 1.2));
@@ -75,7 +80,7 @@ TEST_F(SurroundingsTest, WhatIsNotThereIsAbsentAndSaid) {
   EXPECT_EQ(counts.run_wait_ns, std::nullopt);
   EXPECT_EQ(counts.throttled_ns, std::nullopt);
   EXPECT_EQ(counts.swapped_pages, std::nullopt);
-  EXPECT_EQ(reader.unseen().size(), 5u);
+  EXPECT_EQ(reader.unseen().size(), 6u);
   put("proc/pressure/cpu", "nonsense\n");
   EXPECT_EQ(SurroundingsReader(root_).read().cpu_pressure_ns, std::nullopt);
 }

@@ -1,5 +1,6 @@
 // What moved between two records of the same job: which phase (or loader stage) grew, by how much, and what removing it
-// would gain. The base of the self-test, of `redline compare` and of the drift watch. Pure: rows in, findings out.
+// would gain. The base of the stopwatch's test, of `redline compare` and of the drift watch. Pure: rows in, findings
+// out.
 //
 // Rows are paired by position (same step, same samples in both), so that batches of different length do not count as
 // noise. A part has moved when the bootstrap interval of its mean paired difference lies above `least_share` of the

@@ -44,6 +44,28 @@ PhaseSummary summarise_phase(std::span<const measure::StepRow> rows, size_t inde
 
 }  // namespace
 
+std::optional<CheckpointWrites> checkpoint_writes(const measure::RunRecord& record) {
+  CheckpointWrites sum;
+  double count = 0;
+  const auto number = [](const measure::Event& event, const char* name) {
+    const measure::FieldValue* value = event.find(name);
+    if (value == nullptr) return 0.0;
+    if (const auto* real = std::get_if<double>(value)) return *real;
+    if (const auto* whole = std::get_if<int64_t>(value)) return static_cast<double>(*whole);
+    return 0.0;
+  };
+  for (const measure::Event& event : record.events) {
+    if (event.kind != "checkpoint.saved" || event.find("sync_seconds") == nullptr) continue;
+    count += 1;
+    sum.bytes += number(event, "bytes");
+    sum.write_seconds += number(event, "write_seconds");
+    sum.sync_seconds += number(event, "sync_seconds");
+    sum.syncs += number(event, "syncs");
+  }
+  if (count == 0) return std::nullopt;
+  return CheckpointWrites{sum.bytes / count, sum.write_seconds / count, sum.sync_seconds / count, sum.syncs / count};
+}
+
 Observation observe(std::span<const measure::StepRow> rows, int64_t warmup_steps, bool computes_padding) {
   Observation seen;
   if (rows.empty()) return seen;
@@ -94,6 +116,7 @@ Observation observe(std::span<const measure::StepRow> rows, int64_t warmup_steps
   if (middle > 0) seen.step_spread = (measure::quantile(walls, 0.9) - measure::quantile(walls, 0.1)) / middle;
   seen.costs = fit_costs(timed);
   seen.pieces = fit_pieces(rows, computes_padding);
+  seen.reads = fit_reads(rows);
   return seen;
 }
 

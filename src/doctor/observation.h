@@ -10,6 +10,8 @@
 
 #include "doctor/rules/cost_fit.h"
 #include "doctor/rules/piece_costs.h"
+#include "doctor/rules/read_fit.h"
+#include "doctor/rules/shared_memory.h"
 #include "doctor/setting.h"
 #include "doctor/surroundings.h"
 #include "measure/cadences.h"
@@ -42,6 +44,13 @@ struct Calibration {
   double parallel_deviation = 0.15;  // of that: a prior until threads were raced
 };
 
+// What saving took, in the mean over the checkpoints of a run.
+struct CheckpointWrites {
+  double bytes = 0, write_seconds = 0, sync_seconds = 0, syncs = 0;
+};
+// None where no checkpoint was saved, or by a version that did not time the disk.
+std::optional<CheckpointWrites> checkpoint_writes(const measure::RunRecord& record);
+
 struct Observation {
   int64_t steps = 0;
   double step_seconds = 0;  // amortised: wall time over steps
@@ -61,6 +70,9 @@ struct Observation {
   double cores_used = -1, gpu_utilisation = -1;
   double measuring_seconds = 0;  // of a step, spent on measuring it
   std::optional<Surroundings> surroundings;
+  ReadFit reads;
+  SharedMemory shared_memory;
+  std::optional<CheckpointWrites> checkpoint_writes;
 
   const PhaseSummary& phase(measure::Phase p) const { return phases[static_cast<size_t>(p)]; }
   double stage(measure::Stage s) const { return stage_seconds_per_step[static_cast<size_t>(s)]; }

@@ -1,5 +1,6 @@
-// The doctor's self-test: which faults to inject, and how to score what the doctor said about them. Someone who can
-// train runs the plan; nothing here knows a clock.
+// A test of the stopwatch: which delays to inject into the timed scopes, and how to score which scopes were named. It
+// shows that a part that grew is found, against a twin without the delay; whether a diagnosis of one run is right is
+// another question (bench/doctor_outside.py). Someone who can train runs the plan; nothing here knows a clock.
 #pragma once
 
 #include <cstdint>

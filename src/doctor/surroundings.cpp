@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+
+#include "core/strings.h"
+#include "measure/statistics.h"
 
 namespace redline::doctor {
 
@@ -13,6 +17,9 @@ namespace {
 constexpr double kOthers = 0.1, kWaited = 0.05, kStolen = 0.05, kThrottled = 0.02, kMemoryPressure = 0.05;
 constexpr double kSwappingFaults = 20;  // major faults a second; loading a program has some too
 constexpr double kMostLost = 0.95;
+constexpr double kStopped = 0.03;  // of the time: less is a machine that was paused once
+constexpr size_t kFewestClocks = 8;
+constexpr int64_t kWarmUpSteps = 3;
 constexpr size_t kFewestRows = 20;
 constexpr double kWorthASentence = 0.1;  // of the time
 
@@ -22,12 +29,17 @@ bool swapping(const std::optional<double>& pressure, double faults) {
   return or_zero(pressure) >= kMemoryPressure && faults >= kSwappingFaults;
 }
 
+// ", most of it python3 (4711)"
+std::string of_whom(const Surroundings& seen) {
+  return seen.neighbour.empty() ? "" : ", most of it " + printable(seen.neighbour);
+}
+
 }  // namespace
 
 bool disturbed(const measure::SurroundingsWindow& w) {
   const bool contended = or_zero(w.others) >= kOthers && (!w.waited || *w.waited >= kWaited);
   return contended || or_zero(w.stolen) >= kStolen || or_zero(w.throttled) >= kThrottled ||
-         swapping(w.memory_pressure, w.major_faults);
+         swapping(w.memory_pressure, w.major_faults) || or_zero(w.stopped) >= kStopped;
 }
 
 std::optional<Surroundings> summarise(std::span<const measure::SurroundingsWindow> windows) {
@@ -37,6 +49,8 @@ std::optional<Surroundings> summarise(std::span<const measure::SurroundingsWindo
   const auto add = [](std::optional<double>& to, const std::optional<double>& value, double share) {
     if (value) to = to.value_or(0) + share * *value;
   };
+  std::vector<double> clocks;
+  std::map<std::string, double> named;
   for (const measure::SurroundingsWindow& w : windows) {
     const double share = w.seconds / sum.seconds;
     if (disturbed(w)) sum.disturbed += share;
@@ -50,16 +64,28 @@ std::optional<Surroundings> summarise(std::span<const measure::SurroundingsWindo
     add(sum.memory_pressure, w.memory_pressure, share);
     add(sum.disk_pressure, w.disk_pressure, share);
     add(sum.swapped, w.swapped, share);
+    add(sum.stopped, w.stopped, share);
+    add(sum.reads, w.reads, share);
+    add(sum.read_bytes, w.read_bytes, share);
+    add(sum.disk_read_bytes, w.disk_read_bytes, share);
+    if (w.gigahertz) clocks.push_back(*w.gigahertz);
+    if (!w.neighbour.empty()) named[w.neighbour] += w.seconds;
+  }
+  if (!named.empty())
+    sum.neighbour = std::ranges::max_element(named, {}, [](const auto& one) { return one.second; })->first;
+  if (clocks.size() >= kFewestClocks) {
+    sum.gigahertz = measure::median(clocks);
+    sum.best_gigahertz = measure::quantile(clocks, 0.9);
   }
   return sum;
 }
 
-// A thread that has no core holds up those that wait for it at the end of an operator, so what any of them waited is
-// lost to the step; of that, no more than others used.
+// Its work is the same with and without neighbours, so its speed goes with the cores it gets. Alone it would have what
+// it had, and what its ready threads waited for as far as others were the ones who had it. A core that the hypervisor
+// took is not waited for in this kernel's eyes.
 double Surroundings::lost_to_others() const {
-  const double taken = or_zero(others) + or_zero(stolen);
   if (or_zero(others) < kOthers && or_zero(stolen) < kStolen) return 0;
-  return std::min(kMostLost, waited ? std::min(*waited, taken) + or_zero(stolen) : taken / std::max(1.0, cores));
+  return lost_without(std::min(waited.value_or(or_zero(others)), or_zero(others)) + or_zero(stolen));
 }
 
 double Surroundings::lost_to_itself() const {
@@ -68,12 +94,34 @@ double Surroundings::lost_to_itself() const {
 }
 
 // Threads of a group are held back together, each counted for itself.
-double Surroundings::lost_to_quota() const {
-  return std::min(kMostLost, or_zero(throttled) / std::max(1.0, std::min(cores, std::max(1.0, own))));
+double Surroundings::lost_to_quota() const { return or_zero(throttled) < kThrottled ? 0 : lost_without(*throttled); }
+
+double Surroundings::lost_without(double more_cores) const {
+  const double alone = std::min(std::max(cores, own), own + more_cores);
+  return alone > 0 ? std::clamp(1 - own / alone, 0.0, kMostLost) : 0;
 }
 
 double Surroundings::lost_to_swapping() const {
   return swapping(memory_pressure, major_faults) ? std::min(kMostLost, *memory_pressure) : 0;
+}
+
+double Surroundings::lost_to_stops() const {
+  const double share = or_zero(stopped) - lost_to_quota();
+  return share >= kStopped ? std::min(kMostLost, share) : 0;
+}
+
+std::optional<Surroundings> surroundings_summary(const measure::RunRecord& record) {
+  std::vector<measure::SurroundingsWindow> windows = surroundings_of(record);
+  std::vector<measure::SurroundingsWindow> warm;
+  std::ranges::copy_if(windows, std::back_inserter(warm),
+                       [](const measure::SurroundingsWindow& w) { return w.last_step > kWarmUpSteps; });
+  auto seen = summarise(warm.empty() ? windows : warm);
+  for (const measure::Event& event : record.events) {
+    if (!seen || event.kind != measure::kUnseenEvent) continue;
+    if (const measure::FieldValue* what = event.find("what"))
+      if (const auto* words = std::get_if<std::string>(what)) seen->unseen = *words;
+  }
+  return seen;
 }
 
 std::vector<measure::SurroundingsWindow> surroundings_of(const measure::RunRecord& record) {
@@ -103,9 +151,10 @@ std::string busy_sentence(const Surroundings& seen) {
   std::string why;
   const auto say = [&](const std::string& one) { why += (why.empty() ? ": " : ", ") + one; };
   if (or_zero(seen.others) >= kOthers / 2)
-    say(fmt::format("other processes used {:.1f} of its {:.0f} cores", *seen.others, seen.cores));
+    say(fmt::format("other processes used {:.1f} of its {:.0f} cores{}", *seen.others, seen.cores, of_whom(seen)));
   if (or_zero(seen.stolen) >= kStolen / 2) say(fmt::format("the hypervisor took {:.1f} cores", *seen.stolen));
   if (or_zero(seen.throttled) >= kThrottled / 2) say(fmt::format("a quota held back {:.1f} cores", *seen.throttled));
+  if (seen.lost_to_stops() > 0) say(fmt::format("it was stopped for {:.0f} % of it", 100 * *seen.stopped));
   if (seen.lost_to_swapping() > 0)
     say(fmt::format("it waited for memory in {:.0f} % of the time", 100 * *seen.memory_pressure));
   return text + why + ".";

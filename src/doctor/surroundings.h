@@ -17,19 +17,29 @@ struct Surroundings {
   // Means over the time, where seen; as in a window.
   double cores = 0, own = 0;
   std::optional<double> others, stolen, waited, throttled, memory_pressure, disk_pressure, swapped;
+  std::optional<double> stopped, reads, read_bytes, disk_read_bytes;
   double major_faults = 0;
+  std::optional<double> gigahertz, best_gigahertz;  // the median; what a tenth of the windows reached
+  std::string neighbour;                            // who was the largest other process in most of the windows
+  std::string unseen;                               // what the kernel did not show, in words
 
   // Shares of the wall time that were lost, at most 0.95.
   double lost_to_others() const;    // its threads waited while others used its cores
   double lost_to_itself() const;    // they waited for each other
   double lost_to_quota() const;     // a cgroup held them back
   double lost_to_swapping() const;  // pages came back from the disk
+  double lost_to_stops() const;     // nothing of it could run, and no quota says why
+
+ private:
+  double lost_without(double more_cores) const;  // that it could have had
 };
 
 bool disturbed(const measure::SurroundingsWindow& window);
 // None without windows.
 std::optional<Surroundings> summarise(std::span<const measure::SurroundingsWindow> windows);
 std::vector<measure::SurroundingsWindow> surroundings_of(const measure::RunRecord& record);
+// Both, with what could not be seen, less the windows in which the run warmed up.
+std::optional<Surroundings> surroundings_summary(const measure::RunRecord& record);
 
 // Rows outside disturbed windows, as long as enough of them are left to judge by; else all.
 std::vector<measure::StepRow> undisturbed(std::span<const measure::StepRow> rows,

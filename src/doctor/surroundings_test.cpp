@@ -51,7 +51,7 @@ TEST(Surroundings, QuotaStealAndSwappingDisturb) {
 
 TEST(Surroundings, WhatIsLostIsSharedOut) {
   const auto neighbour = summarise(std::vector{with_neighbour(1, 9)});
-  EXPECT_DOUBLE_EQ(neighbour->lost_to_others(), 0.5);
+  EXPECT_DOUBLE_EQ(neighbour->lost_to_others(), 1 - 1.1 / 1.6);  // it had 1.1 cores, and wanted 0.5 more
   EXPECT_DOUBLE_EQ(neighbour->lost_to_itself(), 0);
   SurroundingsWindow own = quiet_window(1, 9);
   own.waited = 0.6;
@@ -60,7 +60,16 @@ TEST(Surroundings, WhatIsLostIsSharedOut) {
   EXPECT_NEAR(threads->lost_to_itself(), 0.58, 1e-9);
   SurroundingsWindow quota = quiet_window(1, 9);
   quota.own = 1.0, quota.throttled = 0.9, quota.waited = 0.9;
-  EXPECT_DOUBLE_EQ(summarise(std::vector{quota})->lost_to_quota(), 0.9);
+  EXPECT_DOUBLE_EQ(summarise(std::vector{quota})->lost_to_quota(), 1 - 1.0 / 1.9);
+  SurroundingsWindow stolen = quiet_window(1, 9);  // what the hypervisor took counts once
+  stolen.own = 1.2, stolen.others = 0.0, stolen.stolen = 0.4, stolen.waited = 0.0;
+  EXPECT_DOUBLE_EQ(summarise(std::vector{stolen})->lost_to_others(), 1 - 1.2 / 1.6);
+  SurroundingsWindow stopped = quiet_window(1, 9);
+  stopped.stopped = 0.3;
+  EXPECT_DOUBLE_EQ(summarise(std::vector{stopped})->lost_to_stops(), 0.3);
+  EXPECT_TRUE(disturbed(stopped));
+  stopped.throttled = 0.9, stopped.own = 1.0;  // a quota explains it
+  EXPECT_DOUBLE_EQ(summarise(std::vector{stopped})->lost_to_stops(), 0);
   EXPECT_EQ(summarise({}), std::nullopt);
 }
 

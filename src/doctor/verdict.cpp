@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "doctor/rules/outside_limits.h"
 #include "doctor/rules/predict.h"
 
 namespace redline::doctor {
@@ -37,6 +38,12 @@ const char* limit_name(Limit limit) {
       return "swapping";
     case Limit::Pinned:
       return "pinned";
+    case Limit::Stopped:
+      return "stop-and-go";
+    case Limit::ClockedDown:
+      return "clocked-down";
+    case Limit::SlowDisk:
+      return "slow disk";
     case Limit::Balanced:
       return "balanced";
     case Limit::Unknown:
@@ -99,7 +106,8 @@ LimitScore score_cadence(const Observation& seen) {
                       name)};
 }
 
-LimitScore score_padding(const Observation& seen) {
+LimitScore score_padding(const JobView& job, const Observation& seen) {
+  if (!job.computes_padding) return {Limit::Padding, 0, "padding", "the model computes no padding", ""};
   const std::string evidence =
       seen.costs.known
           ? fmt::format("{:.0f} % of a batch is padding, which costs {:.0f} (±{:.0f}) % of forward and backward",
@@ -144,34 +152,19 @@ LimitScore score_memory(const Observation& seen, const MachineFacts& machine) {
           fmt::format("{:.0f} % of the memory limit is in use: a larger batch would not fit", 100 * used)};
 }
 
-std::vector<LimitScore> score_surroundings(const Observation& seen, const MachineFacts& machine) {
-  std::vector<LimitScore> scores;
-  // What it may not use, by affinity alone: a quota is its own verdict.
-  if (machine.cgroup_cpu_quota <= 0 && machine.allowed_cpus < machine.logical_cpus && !machine.has_cuda) {
-    const double share = static_cast<double>(machine.allowed_cpus) / machine.logical_cpus;
-    scores.push_back(
-        {Limit::Pinned, removal_gain(seen.calibration.parallel_share * (1 - share)), "affinity",
-         fmt::format("it may run on {} of the machine's {} cores", machine.allowed_cpus, machine.logical_cpus)});
+// A cause takes from its symptoms what it explains: a loader that waits for a slow disk is not slow itself.
+void explain(std::vector<LimitScore>& scores) {
+  const auto gain_of = [&](Limit limit, std::string_view detail) {
+    const auto found = std::ranges::find_if(
+        scores, [&](const LimitScore& s) { return s.limit == limit && (detail.empty() || s.detail == detail); });
+    return found == scores.end() ? 0.0 : found->gain;
+  };
+  const double reads = gain_of(Limit::SlowDisk, "reads"), saves = gain_of(Limit::SlowDisk, "checkpoints");
+  for (LimitScore& score : scores) {
+    const bool by_reads = score.limit == Limit::Data, by_saves = score.limit == Limit::Cadence;
+    const double cause = by_reads ? reads : by_saves ? saves : 0.0;
+    if (cause >= kWorthNaming) score.gain = std::max(0.0, (1 + score.gain) / (1 + cause) - 1);
   }
-  if (!seen.surroundings) return scores;
-  const Surroundings& around = *seen.surroundings;
-  scores.push_back(
-      {Limit::Contended, removal_gain(around.lost_to_others()), "CPU",
-       fmt::format(
-           "other processes use {:.1f} of its {:.0f} cores{}, and its threads wait for one in "
-           "{:.0f} % of the time",
-           around.others.value_or(0), around.cores,
-           around.stolen.value_or(0) > 0.01 ? fmt::format(" (the hypervisor takes {:.2f})", *around.stolen) : "",
-           100 * around.lost_to_others())});
-  scores.push_back(
-      {Limit::Throttled, removal_gain(around.lost_to_quota()), "quota",
-       fmt::format("a quota{} holds its threads back in {:.0f} % of the time",
-                   machine.cgroup_cpu_quota > 0 ? fmt::format(" of {:.2f} cores", machine.cgroup_cpu_quota) : "",
-                   100 * around.lost_to_quota())});
-  scores.push_back({Limit::Swapping, removal_gain(around.lost_to_swapping()), "memory",
-                    fmt::format("it waits for memory in {:.0f} % of the time, with {:.0f} pages a second from the disk",
-                                100 * around.memory_pressure.value_or(0), around.major_faults)});
-  return scores;
 }
 
 double confidence_of(const Diagnosis& diagnosis, const Observation& seen) {
@@ -182,9 +175,16 @@ double confidence_of(const Diagnosis& diagnosis, const Observation& seen) {
                             : std::clamp((first - second) / std::max(first, 1e-9), 0.0, 1.0);
   const double steps = 1.0 - std::exp(-static_cast<double>(seen.steps) / 20.0);
   // What was seen while others disturbed says less of the job itself.
-  const bool around = diagnosis.limit >= Limit::Contended && diagnosis.limit <= Limit::Pinned;
+  const bool around = diagnosis.limit >= Limit::Contended && diagnosis.limit <= Limit::SlowDisk;
   const double quiet = around || !seen.surroundings ? 1.0 : 1.0 - 0.7 * seen.surroundings->disturbed;
   return std::clamp((0.5 + 0.5 * margin) * steps * quiet, 0.0, 0.99);
+}
+
+std::string sentence_of(const LimitScore& score) {
+  if (score.limit == Limit::Unknown) return fmt::format("I cannot tell what limits this run: {}.", score.evidence);
+  if (score.limit == Limit::SlowDisk)
+    return fmt::format("This run has a slow disk ({}): {}.", score.detail, score.evidence);
+  return fmt::format("This run is {} ({}): {}.", limit_name(score.limit), score.detail, score.evidence);
 }
 
 std::string compute_sentence(const Observation& seen, double share) {
@@ -204,9 +204,10 @@ Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceil
     diagnosis.sentence = "The run has no finished steps, so there is nothing to judge; run it for at least 20 steps.";
     return diagnosis;
   }
-  diagnosis.scores = {score_data(job, seen, all),  score_cadence(seen), score_padding(seen),
+  diagnosis.scores = {score_data(job, seen, all),  score_cadence(seen), score_padding(job, seen),
                       score_memory(seen, machine), score_batch(seen),   score_oversubscription(job, seen, machine)};
-  for (LimitScore& score : score_surroundings(seen, machine)) diagnosis.scores.push_back(std::move(score));
+  for (LimitScore& score : outside_limits(job, seen, machine)) diagnosis.scores.push_back(std::move(score));
+  explain(diagnosis.scores);
   std::stable_sort(diagnosis.scores.begin(), diagnosis.scores.end(),
                    [](const LimitScore& a, const LimitScore& b) { return a.gain > b.gain; });
   const LimitScore& first = diagnosis.scores[0];
@@ -215,7 +216,8 @@ Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceil
   if (first.gain >= kWorthNaming) {
     diagnosis.limit = first.limit;
     diagnosis.detail = first.detail;
-    diagnosis.sentence = fmt::format("This run is {} ({}): {}.", limit_name(first.limit), first.detail, first.evidence);
+    diagnosis.sentence = sentence_of(first);
+    diagnosis.cure = first.cure;
   } else if (compute >= 0.8) {
     diagnosis.limit = Limit::Compute;
     diagnosis.detail = seen.phase(Phase::Forward).share > seen.phase(Phase::Backward).share ? "forward" : "backward";
@@ -225,6 +227,7 @@ Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceil
     diagnosis.sentence =
         fmt::format("Balanced: no single part would gain {:.0f} % if it were free.", 100 * kWorthNaming);
   }
+  if (seen.surroundings) diagnosis.unseen = seen.surroundings->unseen;
   diagnosis.confidence = confidence_of(diagnosis, seen);
   diagnosis.suggestions =
       find_candidates(job, seen, machine, PlanModel(seen, plan ? plan : assumed_plan(job, seen), !plan), all);

@@ -27,8 +27,11 @@ enum class Limit {
   Throttled,
   Swapping,
   Pinned,
+  Stopped,
+  ClockedDown,
+  SlowDisk,
   Balanced,
-  Unknown
+  Unknown  // "I cannot tell"
 };
 const char* limit_name(Limit limit);  // "data-bound", "compute-bound", ...
 
@@ -37,6 +40,7 @@ struct LimitScore {
   double gain = 0;       // speed to be had by lifting it
   std::string detail;    // which: "decode", "read", "transform", "worker count", "validate", ...
   std::string evidence;  // one sentence in numbers
+  std::string cure{};    // what to do about it, in sentences; empty: the suggestions are what to do
 };
 
 struct Diagnosis {
@@ -44,6 +48,8 @@ struct Diagnosis {
   std::string detail;
   double confidence = 0;           // 0..1: how far the first is ahead of the second, and how noisy the steps are
   std::string sentence;            // the answer in one sentence
+  std::string cure;                // what to do, where no switch of the recipe is the answer
+  std::string unseen;              // what was not to be seen on this machine; empty: all that is looked for
   std::vector<LimitScore> scores;  // all rules, largest gain first
   std::vector<Ceiling> ceilings;
   std::vector<Candidate> suggestions;  // largest gain first

@@ -215,7 +215,7 @@ TEST(Verdict, WhatIsAroundTheJobIsNamed) {
   neighbour.own = 1.1, neighbour.others = 0.9, neighbour.waited = 0.5, neighbour.disturbed = 1;
   const Diagnosis contended = verdict(neighbour);
   EXPECT_EQ(contended.limit, Limit::Contended);
-  EXPECT_NEAR(contended.scores[0].gain, 1.0, 1e-9);  // half of the time is lost
+  EXPECT_NEAR(contended.scores[0].gain, 1.6 / 1.1 - 1, 1e-9);  // it had 1.1 cores and wanted 0.5 more
   EXPECT_THAT(contended.sentence, testing::HasSubstr("other processes use 0.9 of its 2 cores"));
 
   Surroundings quota = quiet_machine();

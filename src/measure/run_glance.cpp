@@ -86,13 +86,34 @@ void read_config_lines(const fs::path& path, RunGlance& glance) {
   }
 }
 
-void read_validation(const fs::path& path, RunGlance& glance) {
+std::string head_of(const fs::path& path, int64_t bytes) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(static_cast<size_t>(bytes), '\0');
+  file.read(text.data(), bytes);
+  text.resize(static_cast<size_t>(std::max<std::streamsize>(0, file.gcount())));
+  return text;
+}
+
+// Lines that are not whole or no events are left out.
+std::vector<Event> events_in(const std::string& lines) {
+  std::vector<Event> events;
+  try {
+    read_events(lines_header("redline.events") + lines, "events.jsonl", events);
+  } catch (const std::exception&) {
+    return {};
+  }
+  return events;
+}
+
+std::map<std::string, double> metrics_near_end(const fs::path& path) {
+  std::map<std::string, double> found;
   std::string text = tail_of(path, kMetricsTail);
   if (static_cast<int64_t>(text.size()) == kMetricsTail) text.erase(0, text.find('\n') + 1);  // half a line
   for (const std::string& line : split(text, '\n')) {
     const auto point = parse_metric_line_fast(line);
-    if (point && starts_with(point->name, "val_")) glance.validation[point->name] = point->value;
+    if (point) found[point->name] = point->value;
   }
+  return found;
 }
 
 }  // namespace
@@ -150,10 +171,26 @@ std::optional<RunGlance> glance_at_run(const fs::path& directory, const HeldFile
     glance.epoch = glance.rows.back().epoch;
   }
   read_config_lines(directory / "config.resolved.yaml", glance);
-  read_validation(directory / "metrics.jsonl", glance);
+  for (const auto& [name, value] : metrics_near_end(directory / "metrics.jsonl"))
+    if (starts_with(name, "val_")) glance.validation[name] = value;
   std::error_code ignored;
   glance.written = fs::last_write_time(directory / "steps.bin", ignored);
   return glance;
+}
+
+EdgeEvents edge_events(const fs::path& directory, int64_t bytes) {
+  const fs::path path = directory / "events.jsonl";
+  std::string head = head_of(path, bytes / 4), tail = tail_of(path, bytes);
+  const auto after_first_line = [](const std::string& text) {
+    const size_t end = text.find('\n');
+    return end == std::string::npos ? std::string() : text.substr(end + 1);
+  };
+  head.erase(head.rfind('\n') + 1);  // npos + 1 = 0: no whole line
+  return {events_in(after_first_line(head)), events_in(after_first_line(tail))};
+}
+
+std::map<std::string, double> last_metrics(const fs::path& directory) {
+  return metrics_near_end(directory / "metrics.jsonl");
 }
 
 std::vector<fs::path> find_runs(const fs::path& folder, int depth) {

@@ -41,6 +41,14 @@ struct HeldFiles {
 // nullopt when the directory is no run record, or one that cannot be read.
 std::optional<RunGlance> glance_at_run(const std::filesystem::path& directory, const HeldFiles& held);
 
+// The events at the begin and at the end of a record, without reading what is between; empty when there are none.
+struct EdgeEvents {
+  std::vector<Event> first, last;
+};
+EdgeEvents edge_events(const std::filesystem::path& directory, int64_t bytes = 48 << 10);
+// The last values of the metrics that are near the end.
+std::map<std::string, double> last_metrics(const std::filesystem::path& directory);
+
 // The run directories in `folder`, itself included, down to `depth` folders below it; nothing below a run is looked at.
 std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder, int depth = 3);
 

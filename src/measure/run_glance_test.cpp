@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "core/file_ops.h"
@@ -91,6 +92,32 @@ TEST_F(Glance, FindsRunsDownToADepth) {
   EXPECT_EQ(find_runs(folder_), (std::vector<fs::path>{folder_ / "a", folder_ / "b/1", folder_ / "b/2"}));
   EXPECT_EQ(find_runs(folder_ / "a"), std::vector<fs::path>{folder_ / "a"});
   EXPECT_TRUE(find_runs(folder_ / "nowhere").empty());
+}
+
+TEST_F(Glance, EventsAtBothEndsWithoutWhatIsBetween) {
+  const fs::path run = folder_ / "long";
+  {
+    RunWriter writer(run, false);
+    writer.event("loop.cost", {{"computes_padding", false}});
+    for (int64_t i = 0; i < 3000; ++i) writer.event("filler", {{"step", i}});
+    writer.event("run.ended", {{"why", std::string("max_steps")}});
+    writer.metrics(7, {{"loss", 2.0}});
+  }
+  const EdgeEvents events = edge_events(run, 4096);
+  const auto has = [](const std::vector<Event>& list, const char* kind) {
+    return std::ranges::any_of(list, [&](const Event& e) { return e.kind == kind; });
+  };
+  EXPECT_TRUE(has(events.first, "loop.cost"));
+  EXPECT_FALSE(has(events.first, "run.ended"));
+  EXPECT_TRUE(has(events.last, "run.ended"));
+  EXPECT_FALSE(has(events.last, "loop.cost"));
+  EXPECT_LT(events.last.size(), 100u);
+  EXPECT_DOUBLE_EQ(last_metrics(run).at("loss"), 2.0);
+  // Cut by a kill in the middle of a line.
+  fs::resize_file(run / "events.jsonl", fs::file_size(run / "events.jsonl") - 9);
+  EXPECT_FALSE(has(edge_events(run, 4096).last, "run.ended"));
+  EXPECT_TRUE(has(edge_events(run, 4096).last, "filler"));
+  EXPECT_TRUE(edge_events(folder_ / "missing").last.empty());
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ struct KnownField {
   const char* name;
   double SurroundingsWindow::*member;
 };
+constexpr double kWorthAName = 0.05;  // cores
+
 constexpr KnownField kKnown[] = {{"seconds", &SurroundingsWindow::seconds},
                                  {"cores", &SurroundingsWindow::cores},
                                  {"own", &SurroundingsWindow::own},
@@ -23,12 +25,18 @@ struct SeenField {
   std::optional<double> SurroundingsWindow::*member;
 };
 constexpr SeenField kSeen[] = {{"others", &SurroundingsWindow::others},
+                               {"yielding", &SurroundingsWindow::yielding},
                                {"stolen", &SurroundingsWindow::stolen},
                                {"waited", &SurroundingsWindow::waited},
                                {"throttled", &SurroundingsWindow::throttled},
                                {"memory_pressure", &SurroundingsWindow::memory_pressure},
                                {"disk_pressure", &SurroundingsWindow::disk_pressure},
-                               {"swapped", &SurroundingsWindow::swapped}};
+                               {"swapped", &SurroundingsWindow::swapped},
+                               {"stopped", &SurroundingsWindow::stopped},
+                               {"reads", &SurroundingsWindow::reads},
+                               {"read_bytes", &SurroundingsWindow::read_bytes},
+                               {"disk_read_bytes", &SurroundingsWindow::disk_read_bytes},
+                               {"gigahertz", &SurroundingsWindow::gigahertz}};
 
 // A count may fall: a thread that ended took its wait with it, a group was left.
 template <class T>
@@ -63,7 +71,9 @@ std::optional<SurroundingsWindow> window_between(const device::SurroundingsCount
   window.own = static_cast<double>(after.own_cpu_ns - before.own_cpu_ns) * of_ns;
   window.stolen = grown(before.stolen_seconds, after.stolen_seconds, a_second);
   if (const auto busy = grown(before.busy_seconds, after.busy_seconds, a_second))
-    window.others = std::max(0.0, *busy - window.own - window.stolen.value_or(0));
+    window.others = std::max(0.0, *busy - window.own - window.stolen.value_or(0) - after.yielding_cores.value_or(0));
+  window.yielding = after.yielding_cores;
+  if (after.neighbour_cores >= kWorthAName) window.neighbour = after.neighbour;
   window.waited = grown(before.run_wait_ns, after.run_wait_ns, of_ns);
   window.throttled = grown(before.throttled_ns, after.throttled_ns, of_ns);
   const auto share = [&](const std::optional<int64_t>& a, const std::optional<int64_t>& b) {
@@ -73,6 +83,11 @@ std::optional<SurroundingsWindow> window_between(const device::SurroundingsCount
   };
   window.memory_pressure = share(before.memory_pressure_ns, after.memory_pressure_ns);
   window.disk_pressure = share(before.io_pressure_ns, after.io_pressure_ns);
+  window.stopped = share(before.stopped_ns, after.stopped_ns);
+  window.reads = grown(before.read_calls, after.read_calls, a_second);
+  window.read_bytes = grown(before.read_bytes, after.read_bytes, a_second);
+  window.disk_read_bytes = grown(before.disk_read_bytes, after.disk_read_bytes, a_second);
+  if (after.gigahertz > 0) window.gigahertz = after.gigahertz;
   window.swapped = grown(before.swapped_pages, after.swapped_pages, a_second);
   window.major_faults = static_cast<double>(after.major_faults - before.major_faults) * a_second;
   window.switches = static_cast<double>(after.involuntary_switches - before.involuntary_switches) * a_second;
@@ -85,6 +100,7 @@ FieldList surroundings_fields(const SurroundingsWindow& window) {
   for (const KnownField& one : kKnown) fields.emplace_back(one.name, rounded(window.*one.member));
   for (const SeenField& one : kSeen)
     if (window.*one.member) fields.emplace_back(one.name, rounded(*(window.*one.member)));
+  if (!window.neighbour.empty()) fields.emplace_back("neighbour", window.neighbour);
   return fields;
 }
 
@@ -101,6 +117,8 @@ std::optional<SurroundingsWindow> surroundings_of(const Event& event) {
     window.*one.member = *value;
   }
   for (const SeenField& one : kSeen) window.*one.member = number(event, one.name);
+  if (const FieldValue* name = event.find("neighbour"))
+    if (const auto* text = std::get_if<std::string>(name)) window.neighbour = *text;
   return window;
 }
 

@@ -13,14 +13,19 @@ struct SurroundingsWindow {
   double seconds = 0;
   double cores = 0, own = 0;  // that the process may use, and that it used
   // Cores' worth, or shares of the time; none: not to be seen here.
-  std::optional<double> others;           // cores that other processes used
+  std::optional<double> others;           // cores that other processes used, but for those that give way
+  std::optional<double> yielding;         // cores that those used which run only where nobody else wants to
   std::optional<double> stolen;           // cores that the hypervisor took
   std::optional<double> waited;           // cores' worth of own threads that were ready and had none
   std::optional<double> throttled;        // cores' worth that a quota held back
   std::optional<double> memory_pressure;  // share of the time in which something stalled for memory
   std::optional<double> disk_pressure;    // the same for the disk
   std::optional<double> swapped;          // pages a second
-  double major_faults = 0, switches = 0;  // a second; switches: involuntary ones
+  std::optional<double> stopped;          // share of the time in which nothing of the process could run
+  std::optional<double> reads, read_bytes, disk_read_bytes;  // own, a second; the last: that the disk had to bring
+  std::optional<double> gigahertz;                           // at its end
+  double major_faults = 0, switches = 0;                     // a second; switches: involuntary ones
+  std::string neighbour;                                     // the largest of the others by name; may be empty
 };
 
 // Ticks of the kernel are coarse: below 0.1 s it tells little. None where no time has passed.
@@ -28,6 +33,7 @@ std::optional<SurroundingsWindow> window_between(const device::SurroundingsCount
                                                  const device::SurroundingsCounts& after);
 
 inline constexpr const char* kSurroundingsEvent = "surroundings";
+inline constexpr const char* kUnseenEvent = "surroundings.unseen";  // `what` the kernel did not show, once a process
 FieldList surroundings_fields(const SurroundingsWindow& window);
 std::optional<SurroundingsWindow> surroundings_of(const Event& event);  // none: another event, or not whole
 

@@ -15,6 +15,10 @@ device::SurroundingsCounts counts(double seconds) {
   c.run_wait_ns = static_cast<int64_t>(seconds * 0.25e9);
   c.memory_pressure_ns = static_cast<int64_t>(seconds * 3e9);
   c.major_faults = static_cast<int64_t>(seconds * 40);
+  c.stopped_ns = static_cast<int64_t>(seconds * 0.3e9);
+  c.read_calls = static_cast<int64_t>(seconds * 200), c.read_bytes = static_cast<int64_t>(seconds * 5e6);
+  c.gigahertz = 3.5;
+  c.yielding_cores = 0.1, c.neighbour = "python3 (7)", c.neighbour_cores = 0.2;
   return c;
 }
 
@@ -23,7 +27,12 @@ TEST(Surroundings, ADifferenceIsAWindow) {
   ASSERT_TRUE(window);
   EXPECT_DOUBLE_EQ(window->seconds, 2);
   EXPECT_DOUBLE_EQ(window->own, 1.5);
-  EXPECT_NEAR(window->others.value(), 0.3, 1e-9);  // 1.9 busy, 1.5 of them own, 0.1 stolen
+  EXPECT_NEAR(window->others.value(), 0.2, 1e-9);  // 1.9 busy: 1.5 own, 0.1 stolen, 0.1 that give way
+  EXPECT_NEAR(window->stopped.value(), 0.3, 1e-9);
+  EXPECT_NEAR(window->reads.value(), 200, 1e-9);
+  EXPECT_NEAR(window->read_bytes.value(), 5e6, 1e-3);
+  EXPECT_DOUBLE_EQ(window->gigahertz.value(), 3.5);
+  EXPECT_EQ(window->neighbour, "python3 (7)");
   EXPECT_NEAR(window->stolen.value(), 0.1, 1e-9);
   EXPECT_NEAR(window->waited.value(), 0.25, 1e-9);
   EXPECT_DOUBLE_EQ(window->memory_pressure.value(), 1);  // a share, whatever the kernel counts
@@ -48,7 +57,9 @@ TEST(Surroundings, AnEventGivesItBack) {
   ASSERT_TRUE(back);
   EXPECT_EQ(back->first_step, 7);
   EXPECT_EQ(back->last_step, 19);
-  EXPECT_NEAR(back->others.value(), 0.3, 1e-4);
+  EXPECT_NEAR(back->others.value(), 0.2, 1e-4);
+  EXPECT_NEAR(back->stopped.value(), 0.3, 1e-4);
+  EXPECT_EQ(back->neighbour, "python3 (7)");
   EXPECT_FALSE(back->throttled);
   event.fields.erase(event.fields.begin());
   EXPECT_FALSE(surroundings_of(event));  // not whole

@@ -27,6 +27,13 @@ json surroundings_json(const std::optional<doctor::Surroundings>& seen) {
           {"memory_pressure", known(seen->memory_pressure)},
           {"disk_pressure", known(seen->disk_pressure)},
           {"swapped_pages_per_second", known(seen->swapped)},
+          {"neighbour", seen->neighbour},
+          {"stopped_share", known(seen->stopped)},
+          {"reads_per_second", known(seen->reads)},
+          {"read_bytes_per_second", known(seen->read_bytes)},
+          {"disk_read_bytes_per_second", known(seen->disk_read_bytes)},
+          {"gigahertz", known(seen->gigahertz)},
+          {"best_gigahertz", known(seen->best_gigahertz)},
           {"major_faults_per_second", seen->major_faults}};
 }
 
@@ -93,12 +100,15 @@ json diagnosis_json(const doctor::Diagnosis& diagnosis) {
   json out = {{"verdict", doctor::limit_name(diagnosis.limit)},
               {"detail", diagnosis.detail},
               {"confidence", diagnosis.confidence},
-              {"sentence", diagnosis.sentence}};
+              {"sentence", diagnosis.sentence},
+              {"cure", diagnosis.cure},
+              {"unseen", diagnosis.unseen}};
   for (const doctor::LimitScore& score : diagnosis.scores)
     out["scores"].push_back({{"limit", doctor::limit_name(score.limit)},
                              {"gain", score.gain},
                              {"detail", score.detail},
-                             {"evidence", score.evidence}});
+                             {"evidence", score.evidence},
+                             {"cure", score.cure}});
   for (const doctor::Ceiling& ceiling : diagnosis.ceilings)
     out["ceilings"].push_back({{"experiment", doctor::experiment_name(ceiling.kind)},
                                {"speed", ratio_json(ceiling.speed)},

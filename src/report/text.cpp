@@ -76,6 +76,8 @@ std::string diagnosis_text(const doctor::Diagnosis& diagnosis, int width, bool f
   std::string out;
   if (!first_said)
     out += wrap_text(fmt::format("{} (confidence {:.0f} %)", diagnosis.sentence, 100 * diagnosis.confidence), width);
+  if (!diagnosis.cure.empty()) out += wrap_text("What to do: " + diagnosis.cure, width);
+  if (!diagnosis.unseen.empty()) out += wrap_text("Not to be seen here: " + diagnosis.unseen + ".", width);
   if (!diagnosis.ceilings.empty()) out += "Ceilings, measured on the same samples with one part made free:\n";
   for (const doctor::Ceiling& ceiling : diagnosis.ceilings) out += wrap_item(ceiling.sentence, width);
   out += suggestions_text(diagnosis, width);

@@ -393,8 +393,9 @@ RunSummary run_job(Job& job, const RunOptions& options, Ranks* ranks) {
   }
   begin = {};  // the tensors are in the trainer
   say_start(job, *task, trainer, settings, summary.directory);
-  writer.event("loop.cost",
-               {{"phase_scope_ns", measure::calibrate_scope_ns()}, {"gradient_bytes", gradient_bytes(*task)}});
+  writer.event("loop.cost", {{"phase_scope_ns", measure::calibrate_scope_ns()},
+                             {"gradient_bytes", gradient_bytes(*task)},
+                             {"computes_padding", task->computes_padding()}});
   const auto rescue_if_moved = [&] {
     if (!writer.lock().in_place())
       rescue(summary.directory, job.resolved().dump_yaml(), job.request_hash(), trainer.state(),

@@ -1,5 +1,5 @@
 // The runs the doctor asks for, made with one trial in turns: a look at a job, its ceilings, its operators and the
-// self-test.
+// stopwatch's test.
 #pragma once
 
 #include <memory>

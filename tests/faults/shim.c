@@ -1,8 +1,8 @@
 /* A disk and a clock that misbehave, put between a program and libc with LD_PRELOAD: for machines without a device that
    can be told to fail. Counts the calls on paths that contain SHIM_PATH; from call SHIM_FROM on, SHIM_COUNT of them fail
    with SHIM_ERRNO (a number) or, with SHIM_KILL=1, the process is killed there. SHIM_CALLS names the calls (open, read,
-   write, fsync, rename, stat). SHIM_LOG gets one line per counted call. SHIM_CLOCK moves the wall clock by so many
-   seconds from the SHIM_CLOCK_FROM-th reading on. */
+   write, fsync, rename, stat). With SHIM_DELAY_US each counted call waits so long first. SHIM_LOG gets one line per
+   counted call. SHIM_CLOCK moves the wall clock by so many seconds from the SHIM_CLOCK_FROM-th reading on. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -50,6 +50,11 @@ static int fails(const char *call, const char *path) {
       }
       close(file);
     }
+  }
+  const long delay = number("SHIM_DELAY_US", 0);
+  if (delay > 0) {
+    const struct timespec wait = {delay / 1000000, delay % 1000000 * 1000};
+    nanosleep(&wait, NULL);
   }
   const long from = number("SHIM_FROM", LONG_MAX), count = number("SHIM_COUNT", 1);
   if (at < from || at >= from + count) return 0;

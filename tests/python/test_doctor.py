@@ -1,4 +1,4 @@
-"""redline doctor on a real, tiny job: every number it prints holds together, every switch it names exists, the self-test scores itself."""
+"""redline doctor on a real, tiny job: every number it prints holds together, every switch it names exists, the test of the stopwatch scores itself."""
 import json
 import os
 import pathlib

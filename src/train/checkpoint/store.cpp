@@ -25,6 +25,7 @@
 #include "train/checkpoint/loading.h"
 #include "train/checkpoint/retention.h"
 #include "train/checkpoint/snapshot.h"
+#include "train/checkpoint/timed_file_ops.h"
 #include "train/testing/fault_file_ops.h"
 
 namespace redline::train {
@@ -56,7 +57,7 @@ struct CheckpointStore::Impl {
   fs::path directory;
   CheckpointConfig config;
   EventSink events;
-  std::unique_ptr<FileOps> ops;
+  std::unique_ptr<TimedFileOps> ops;
 
   Snapshot snapshot;
   std::set<int64_t> known_steps;  // written or loaded by this process, so known to be whole
@@ -156,7 +157,9 @@ struct CheckpointStore::Impl {
     const int64_t begin = now_ns(), begin_cpu = thread_cpu_ns();
     if (!leftovers_removed) remove_leftovers(directory, *ops);
     leftovers_removed = true;
+    ops->take();
     const uint64_t bytes = write_twice(work);
+    const TimedFileOps::Syncs syncs = ops->take();
     const double seconds = seconds_between(begin, now_ns());
     {
       const std::lock_guard lock(mutex);
@@ -168,7 +171,9 @@ struct CheckpointStore::Impl {
                               {"path", (directory / generation_name(work.head.step)).string()},
                               {"bytes", static_cast<int64_t>(bytes)},
                               {"stall_seconds", work.stall_seconds},
-                              {"write_seconds", seconds}});
+                              {"write_seconds", seconds},
+                              {"syncs", syncs.count},
+                              {"sync_seconds", static_cast<double>(syncs.ns) * 1e-9}});
     apply_retention();
   }
 
@@ -278,7 +283,7 @@ CheckpointStore::CheckpointStore(fs::path directory, CheckpointConfig config, Ev
   impl_->directory = std::move(directory);
   impl_->config = std::move(config);
   impl_->events = std::move(events);
-  impl_->ops = with_fault_points(ops);
+  impl_->ops = std::make_unique<TimedFileOps>(with_fault_points(ops));
   std::error_code code;
   if (!fs::is_directory(impl_->directory, code)) {
     ops.make_directory(impl_->directory);

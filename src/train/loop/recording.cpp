@@ -32,6 +32,8 @@ void Recording::start() {
   state_.window.start_clock({now_ns(), process_cpu_ns(), {}, parts_.train.stats()});
   stages_seen_ = parts_.train.stats().stages.ns;
   surroundings_.start();
+  if (const std::string unseen = surroundings_.unseen(); !unseen.empty())
+    parts_.event(measure::kUnseenEvent, {{"what", unseen}});
   if (settings_.precision != Precision::Fp32 && settings_.device.is_cpu()) timed_step_ = state_.at.step + 2;
 }
 

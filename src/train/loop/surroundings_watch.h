@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 
 #include "device/surroundings.h"
 #include "measure/surroundings.h"
@@ -15,9 +16,17 @@ class SurroundingsWatch {
  public:
   // Before the first step of this process.
   void start() {
+    reader_.watch_stops();
     before_ = reader_.read();
     begin_ns_ = before_.at_ns;
     first_step_ = -1;
+  }
+
+  // What this kernel or container does not show, as a list in words; empty where all is to be seen.
+  std::string unseen() const {
+    std::string list;
+    for (const std::string& one : reader_.unseen()) list += (list.empty() ? "" : "; ") + one;
+    return list;
   }
 
   // After each step, with its end on the clock; a window that is over.

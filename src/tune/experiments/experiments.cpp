@@ -166,6 +166,10 @@ JobView view_of_record(const measure::RunRecord& record, const task::Registry& r
     view.switches = config::search_space(train::job_schema(entry)->schema, tree);
     doctor::read_switches(view);
   }
+  for (const measure::Event& event : record.events)
+    if (event.kind == "loop.cost")
+      if (const measure::FieldValue* computes = event.find("computes_padding"))
+        if (const auto* known = std::get_if<bool>(computes)) view.computes_padding = *known;
   return view;
 }
 

@@ -1,7 +1,7 @@
-// The self-test's runs. Blocks with a fault and plain ones take turns over the same samples: state and position are
-// loaded before every block, so rows can be paired step by step, and the best of several passes is compared. Where the
-// answer is not clear the doctor asks for another pair of blocks, as it would in earnest; it never sees what was
-// injected.
+// The runs of the stopwatch's test. Blocks with a fault and plain ones take turns over the same samples: state and
+// position are loaded before every block, so rows can be paired step by step, and the best of several passes is
+// compared. Where the answer is not clear the doctor asks for another pair of blocks, as it would in earnest; it never
+// sees what was injected.
 #include <fmt/format.h>
 
 #include <algorithm>
