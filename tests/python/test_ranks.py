@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -151,6 +152,19 @@ def test_a_lost_rank_is_named_and_nobody_waits_forever(home, tmp_path, how, wher
         outcome = campaign.lose_one(how, where)
         assert outcome.problem == "", outcome
     assert campaign.finish() == "", "as if nothing had been"
+
+
+def test_a_rank_stopped_after_its_last_step_holds_nobody(home, tmp_path):
+    """The others have gone home: the launcher misses it, after as long as the ranks would have waited."""
+    words = ["vae.yaml", "trainer.strategy.peer_timeout=2s", "trainer.max_steps=6", f"--run-dir={tmp_path}/run"]
+    for rank in (1, 0):
+        began = time.monotonic()
+        err = launch(home, 2, *words, code=8, env={"REDLINE_FAULTS": f"stop.done.{rank}@1"})
+        assert f"Rank {rank} has been stopped for 2 s while others have come to their end (last seen after its last step, 6) and is ended." in err, err
+        assert 2 < time.monotonic() - began < 30
+        launch(home, 2, *words)
+        assert last_step(tmp_path / "run") == 6, "nothing is lost"
+        shutil.rmtree(tmp_path / "run")
 
 
 def test_a_killed_launcher_leaves_no_orphan(home, tmp_path):

@@ -24,20 +24,58 @@ def name_of(x):
 
 
 SYNC = "trainer.sync_batchnorm=true"
+UNUSED = "trainer.strategy.find_unused_parameters=true"
+# Three samples a batch: uneven over two ranks, none for one of four.
+UNEVEN = ["trainer.accumulate_grad_batches=2", "model.train_ds.batch_size=3", UNUSED]
+BASELINE = [SYNC, "model.arch=baseline", "model.optim.name=sgd", "model.optim.lr=0.01"]
+# Masks so rare that micro-batches of one clip without any have no weight.
+RARE_MASKS = [SYNC, "model.masking.mask_prob=0.002", "model.train_ds.micro_batch_size=2"]
 CASES = [
     ("vae", 2, []),
     ("vae", 2, ["trainer.accumulate_grad_batches=3", "model.train_ds.batch_size=2"]),
     ("vae", 2, ["trainer.strategy.static_graph=true", "trainer.accumulate_grad_batches=2"]),
     ("speech", 2, [SYNC]),
-    ("speech", 2, [SYNC, "trainer.accumulate_grad_batches=2", "model.train_ds.batch_size=3"]),
+    ("speech", 2, RARE_MASKS),
     ("convnext", 2, ["trainer.strategy.bucket_cap_mb=0.02", "trainer.strategy.gradient_as_bucket_view=false"]),
-    ("convnext", 2, ["model.train_ds.batch_size=3", "model.train_ds.micro_batch_size=1", "trainer.strategy.find_unused_parameters=true"]),
-    ("convnext", 2, [SYNC, "model.arch=baseline", "model.optim.name=sgd", "model.optim.lr=0.01", "trainer.max_steps=10"]),  # rounding grows from step 13 on
-    ("lss", 2, [SYNC, "trainer.max_steps=4"]),  # rounding grows a hundredfold in three steps
-    ("vae", 4, ["trainer.accumulate_grad_batches=2", "model.train_ds.batch_size=3"]),  # a rank without samples in each batch
+    ("convnext", 2, ["model.train_ds.batch_size=3", "model.train_ds.micro_batch_size=1", UNUSED]),
+    ("convnext", 2, BASELINE),
+    ("lss", 2, [SYNC]),
     ("convnext", 4, []),
     ("speech", 4, [SYNC]),
+    ("lss", 4, [SYNC, "trainer.accumulate_grad_batches=2", "model.train_ds.batch_size=2"]),  # two ranks without a sample
+    *[(job, ranks, [SYNC, *UNEVEN]) for job in ("vae", "speech", "convnext", "lss") for ranks in (2, 4)],
+    ("convnext", 4, [*BASELINE, *UNEVEN]),
 ]
+# One process against itself, summing in another order: how far rounding alone goes by a step.
+ROUNDING = ["trainer.intra_op_threads=2", "trainer.intra_op_threads=3", "trainer.intra_op_threads=4"]
+GRADIENT = ["model.optim.name=sgd", "model.optim.momentum=0", "model.optim.weight_decay=0", "model.optim.sched=null", "trainer.gradient_clip_val=0", "trainer.max_steps=1",
+            "trainer.limit_val_batches=0"]
+RATE = 1e4
+
+
+def gradient(home, folder, start, job, words):
+    """Of the first step: what plain descent with a large rate moves the weights by."""
+    for name, rate in (("still", 1e-30), ("moved", RATE)):
+        start(f"{job}.yaml", f"--run-dir={folder}/{name}", *words, *GRADIENT, f"model.optim.lr={rate}")
+    before, after = weights(folder / "still"), weights(folder / "moved")
+    return {k: (before[k].astype(np.float64) - after[k]) / RATE for k in before if before[k].dtype == np.float32}
+
+
+def gradients_apart(ours, theirs):
+    """The largest difference of a tensor's gradient against its length; tensors without much count against the longest."""
+    assert set(ours) == set(theirs)
+    longest = max(np.linalg.norm(v) for v in theirs.values())
+    assert longest > 1e-4
+    return max(np.linalg.norm(ours[k] - theirs[k]) / max(np.linalg.norm(theirs[k]), 1e-3 * longest) for k in theirs)
+
+
+def losses(folder):
+    return [value for _, value in sorted((k[1], v) for k, v in values(folder).items() if k[0] == "loss")]
+
+
+def drift(a, b):
+    """By step, how far two curves have been apart until then, relative."""
+    return np.maximum.accumulate(np.abs(np.array(a) - np.array(b)) / np.abs(a))
 
 
 @pytest.mark.parametrize("job,ranks,words", CASES, ids=name_of)
@@ -46,13 +84,26 @@ def test_ranks_are_one_process(home, tmp_path, job, ranks, words):
     run(home, "train", f"{job}.yaml", f"--run-dir={tmp_path}/one", *words)
     launch(home, ranks, f"{job}.yaml", f"--run-dir={tmp_path}/many", *words)
     one, many = values(tmp_path / "one"), values(tmp_path / "many")
+    assert len(losses(tmp_path / "one")) == STEPS
     assert abs(one["grad_norm", 1] - many["grad_norm", 1]) / one["grad_norm", 1] < 1e-5
-    steps = int([word for word in words if word.startswith("trainer.max_steps=")][-1].split("=")[1])
-    assert len([k for k in one if k[0] == "loss"]) == steps
-    assert apart(tmp_path / "one", tmp_path / "many", ["loss", "val_loss", "val_perplexity"]) < 1e-4
-    whole = {k: v for k, v in one.items() if k[0] in WHOLE_SET}
-    assert whole or job == "speech", "the task has a metric of the whole set"
-    assert whole == pytest.approx({k: v for k, v in many.items() if k[0] in WHOLE_SET}, abs=1e-6)
+    mine = gradient(home, tmp_path / "g1", lambda *w: run(home, "train", *w), job, words)
+    theirs = gradient(home, tmp_path / "g2", lambda *w: launch(home, ranks, *w), job, words)
+    assert gradients_apart(theirs, mine) < 1e-5
+    bound, chaotic = np.full(STEPS, 1e-4), False
+    if apart(tmp_path / "one", tmp_path / "many", ["loss"]) >= 1e-4:
+        # Rounding grows from step to step in some jobs. Then ranks are held against one process that only sums in another order.
+        chaotic = True
+        for number, other in enumerate(ROUNDING):
+            run(home, "train", f"{job}.yaml", f"--run-dir={tmp_path}/rounding{number}", *words, other)
+            bound = np.maximum(bound, 10 * drift(losses(tmp_path / "one"), losses(tmp_path / f"rounding{number}")))
+        assert bound[-1] > 1e-4, "rounding alone does not explain it"
+    far = drift(losses(tmp_path / "one"), losses(tmp_path / "many"))
+    assert (far <= bound).all(), (far.tolist(), bound.tolist())
+    if not chaotic:
+        assert apart(tmp_path / "one", tmp_path / "many", ["val_loss", "val_perplexity"]) < 1e-4
+        whole = {k: v for k, v in one.items() if k[0] in WHOLE_SET}
+        assert whole or job == "speech", "the task has a metric of the whole set"
+        assert whole == pytest.approx({k: v for k, v in many.items() if k[0] in WHOLE_SET}, abs=1e-6)
     assert (tmp_path / "many/ranks/1/steps.bin").exists() and not (tmp_path / "many/ranks/1/checkpoints").exists()
 
 
