@@ -126,7 +126,8 @@ int code_of_job(const std::vector<StartedRank>& ranks) {
 
 }  // namespace
 
-int launch_ranks(int count, const std::vector<std::string>& words, double grace_seconds) {
+int launch_ranks(int count, const std::vector<std::string>& words, double grace_seconds,
+                 const std::filesystem::path& output) {
   const SignalScope signals;
   c10d::TCPStoreOptions options;
   options.port = 0;
@@ -144,6 +145,7 @@ int launch_ranks(int count, const std::vector<std::string>& words, double grace_
     child.arguments = {std::filesystem::read_symlink("/proc/self/exe").string()};
     child.arguments.insert(child.arguments.end(), words.begin(), words.end());
     child.environment = rank_environment(r, count, options.port, token);
+    child.output = output;
     ranks[static_cast<size_t>(r)].process = std::make_unique<ChildProcess>(child);
   }
 
