@@ -1,8 +1,10 @@
 // redline tune CONFIG: measures every switch on the user's own job, proves the winner, and writes a tuned recipe.
 // redline race CONFIG --with "a=1 b=2" ...: named settings of a job in turns against the job as it is.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "app/command.h"
@@ -17,7 +19,9 @@
 #include "models/register.h"
 #include "report/page.h"
 #include "report/tuned.h"
+#include "train/launch.h"
 #include "train/signals.h"
+#include "tune/rank_tuning.h"
 
 namespace redline::app {
 
@@ -29,7 +33,7 @@ namespace {
 struct TuneCommandArguments {
   ConfigArguments config;
   TuneArguments tune;
-  std::string out, html;
+  std::string out, html, ranks;
 };
 
 // A whole recipe: the resolved job, each value with its origin, the tuned ones named as such.
@@ -58,9 +62,9 @@ void print_result(const tune::TuneResult& result, const std::string& recipe, con
     fmt::print("{}\n", json_text(json, 1));
     return;
   }
-  fmt::print("{}\n\n{}\nThe tuned recipe is {} (card: {}).\n", printable(tune_summary(result)),
+  fmt::print("{}\n\n{}\nThe tuned recipe is {}{}.\n", printable(tune_summary(result)),
              printable_lines(report::tuned_text(result.card, terminal_width())), printable(recipe),
-             printable(result.card_path.string()));
+             result.card_path.empty() ? "" : fmt::format(" (card: {})", printable(result.card_path.string())));
 }
 
 // A recipe that is there may be somebody's own: it keeps a name.
@@ -77,6 +81,37 @@ void write_recipe(const std::filesystem::path& path, const std::string& text) {
   write_file_atomic(path, text);
 }
 
+std::vector<int> parse_rank_counts(const std::string& text) {
+  std::vector<int> counts;
+  for (const std::string& word : split(text, ',')) {
+    const auto count = parse_int(trim(word));
+    if (!count || *count < 1 || *count > 1024)
+      throw ConfigError("--ranks is '" + printable(text) + "'; expected numbers of ranks such as 1,2,4.");
+    counts.push_back(static_cast<int>(*count));
+  }
+  return counts;
+}
+
+// Ranks are processes, and so are their trials.
+tune::TuneResult tune_over_ranks(const tune::TuneRequest& request, const std::string& counts) {
+  constexpr double kGraceSeconds = 20;
+  const std::filesystem::path scratch =
+      std::filesystem::temp_directory_path() / fmt::format("redline-tune-{}", ::getpid());
+  std::filesystem::create_directories(scratch);
+  const auto launch = [&](int ranks, const std::vector<std::string>& words) {
+    return train::launch_ranks(ranks, words, kGraceSeconds, scratch / "said.txt");
+  };
+  try {
+    tune::TuneResult result = tune::tune_ranks({request, parse_rank_counts(counts), scratch, launch});
+    std::filesystem::remove_all(scratch);
+    return result;
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove_all(scratch, ignored);
+    throw;
+  }
+}
+
 void run_tune(const TuneCommandArguments& arguments, const CLI::App& command, const Globals& globals) {
   task::Registry registry;
   models::register_all(registry);
@@ -85,7 +120,8 @@ void run_tune(const TuneCommandArguments& arguments, const CLI::App& command, co
   const train::SignalScope signals;
   tune::TuneRequest request = make_tune_request(registry, source, arguments.tune);
   request.same = arguments.tune.same;
-  const tune::TuneResult result = tune::tune_job(request);
+  const tune::TuneResult result =
+      arguments.ranks.empty() ? tune::tune_job(request) : tune_over_ranks(request, arguments.ranks);
   const std::string out = arguments.out.empty() ? source.file->stem().string() + ".tuned.yaml" : arguments.out;
   write_recipe(out, tuned_recipe(registry, source, result));
   if (!arguments.html.empty()) {
@@ -166,6 +202,9 @@ void add_tune_command(CLI::App& program, const Globals& globals) {
   command->add_option(
       "--same", arguments->tune.same,
       "A check of the tuner itself: race the job against itself under so many names; every gain is false");
+  command->add_option("--ranks", arguments->ranks,
+                      "Tune ranks instead: how many on this machine, e.g. 1,2,4, the size of buckets and, with --allow "
+                      "numerics, what gradients are sent as");
   command->add_option("--out", arguments->out, "The tuned recipe; default: NAME.tuned.yaml in this folder");
   command->add_option("--html", arguments->html, "Write ledger and certificate as a page to this file");
   command->callback([arguments, command, &globals] { run_tune(*arguments, *command, globals); });

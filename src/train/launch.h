@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -42,8 +43,10 @@ inline constexpr const char* kTokenVariable = "REDLINE_JOB_TOKEN";
 // Starts `count` ranks of this program with these words on this machine, holds the store they meet in (on loopback),
 // and waits for all. Signals that ask for a stop are passed on. When one is lost, the others are told which, get
 // `grace_seconds` to end by themselves, and are then ended; none outlives this call or this process. Returns the exit
-// code of the job: that of the rank whose end was its own, 8 when one was killed, else that of rank 0.
-int launch_ranks(int count, const std::vector<std::string>& words, double grace_seconds);
+// code of the job: that of the rank whose end was its own, 8 when one was killed, else that of rank 0. What they say is
+// appended to `output`, or said here when that is empty.
+int launch_ranks(int count, const std::vector<std::string>& words, double grace_seconds,
+                 const std::filesystem::path& output = {});
 
 class Job;
 // How many ranks `redline train` has to start by itself for trainer.devices; 1: none. Throws ConfigError when the

@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -63,9 +64,7 @@ class Campaign:
             os.kill(pids[outcome.rank], getattr(signal, how))
             try:
                 _, err = process.communicate(timeout=self.peer_timeout + 30)
-            except Exception:
-                if last_step(self.run) >= STEPS:  # stopped after its last step: the launcher waits for it (docs/ranks.md, known to be wrong)
-                    return self.begin_anew(how, where)
+            except subprocess.TimeoutExpired:
                 outcome.problem = "hangs"
                 return outcome
             outcome.seconds = time.monotonic() - began
@@ -85,12 +84,12 @@ class Campaign:
             return f"exit code {code}: {err[-400:]}"
         if not re.search(rf"Rank {outcome.rank}\b", err) or re.search(rf"Rank (?!{outcome.rank}\b)\d+ (was killed|has given no sign)", err):
             return f"rank {outcome.rank} is not the one that is named: {err[-600:]}"
-        if "Stopped after" in err:
-            return ""  # its work was done: all ranks had left the last barrier, and the launcher still says who was killed
+        # After the last barrier its work is done, and only the launcher is left to say who was killed or stopped.
+        after = f"last seen after its last step, {STEPS}" in err
         seen = re.search(r"last seen in (\w+) of step (\d+)", err)
-        if not seen:
+        if not seen and not after:
             return f"no phase is named: {err[-600:]}"
-        outcome.phase = seen[1]
+        outcome.phase = seen[1] if seen else "after the last step"
         if any(running(pid) for pid in pids):
             return "an orphan"
         if outcome.seconds > self.peer_timeout + 8:

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "faults"))
 from kill_ranks import Campaign
-from rank_jobs import REDLINE, SLOW, apart, bit_equal, children, finish, free_port, last_step, launch, make_home, ranks_by_hand, run, running, start, wait_for
+from rank_jobs import REDLINE, ROOT, SLOW, apart, bit_equal, children, finish, free_port, last_step, launch, make_home, ranks_by_hand, run, running, start, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,25 @@ def test_variables_of_other_launchers_start_the_job(home, tmp_path, by):
                 "PMIX_NAMESPACE": job}
     finish([start(home, "train", "vae.yaml", f"--run-dir={tmp_path}/two", env=variables(r)) for r in range(2)], [0, 0])
     assert bit_equal(tmp_path / "two", tmp_path / "launched")
+
+
+SPEECH = ["model.encoder.n_layers=1", "model.encoder.d_model=32", "model.encoder.n_heads=4", "model.train_ds.batch_size=4", "model.train_ds.max_duration=4.0",
+          "model.train_ds.synth={kind: speech, num: 16, seed: 1, median_seconds: 3.0, min_seconds: 2.0, max_seconds: 4.0}"]
+SEQUENCES = ["model.d_model=32", "model.d_ff=64", "model.n_heads=4", "model.n_encoder_layers=1", "model.n_decoder_layers=1", "model.latent_dim=8",
+             "model.train_ds.synth={kind: sequences, num: 40, seed: 1, vocab_size: 50, median_length: 15, max_length: 40}", "model.vocab_size=50"]
+
+
+@pytest.mark.parametrize("recipe,words", [("nest_fast-conformer", SPEECH), ("nest_fast-conformer_ddp_example", SPEECH), ("nest_fast-conformer_high_performance", SPEECH),
+                                          ("sequence_vae", SEQUENCES), ("train_with_collapse_detection", SEQUENCES)], ids=lambda x: x if isinstance(x, str) else "")
+def test_the_guides_recipes_with_several_devices(tmp_path, recipe, words):
+    """As the guides start them, with data and layers that fit a test; what they say of ranks is their own."""
+    words = [ROOT / f"recipes/{recipe}.yaml", *words, "trainer.max_steps=4", "trainer.limit_val_batches=0", "trainer.enable_progress_bar=false", "trainer.log_every_n_steps=1"]
+    err = run(tmp_path, "train", *words, f"--run-dir={tmp_path}/two", "--devices", "2")
+    assert "starting 2 ranks" in err and "2 ranks share each batch" in err, err
+    assert ("BatchNorm spans ranks" in err) == recipe.startswith("nest"), err
+    assert last_step(tmp_path / "two") == 4 and (tmp_path / "two/ranks/1/steps.bin").exists()
+    run(tmp_path, "train", *words, f"--run-dir={tmp_path}/one", "--devices", "1")
+    assert apart(tmp_path / "one", tmp_path / "two", ["loss"]) < (5e-3 if recipe.endswith("high_performance") else 1e-4)  # bf16 rounds
 
 
 def test_another_number_of_ranks_continues_the_same_order(home, tmp_path):
@@ -151,6 +171,19 @@ def test_a_lost_rank_is_named_and_nobody_waits_forever(home, tmp_path, how, wher
         outcome = campaign.lose_one(how, where)
         assert outcome.problem == "", outcome
     assert campaign.finish() == "", "as if nothing had been"
+
+
+def test_a_rank_stopped_after_its_last_step_holds_nobody(home, tmp_path):
+    """The others have gone home: the launcher misses it, after as long as the ranks would have waited."""
+    words = ["vae.yaml", "trainer.strategy.peer_timeout=2s", "trainer.max_steps=6", f"--run-dir={tmp_path}/run"]
+    for rank in (1, 0):
+        began = time.monotonic()
+        err = launch(home, 2, *words, code=8, env={"REDLINE_FAULTS": f"stop.done.{rank}@1"})
+        assert f"Rank {rank} has been stopped for 2 s while others have come to their end (last seen after its last step, 6) and is ended." in err, err
+        assert 2 < time.monotonic() - began < 30
+        launch(home, 2, *words)
+        assert last_step(tmp_path / "run") == 6, "nothing is lost"
+        shutil.rmtree(tmp_path / "run")
 
 
 def test_a_killed_launcher_leaves_no_orphan(home, tmp_path):

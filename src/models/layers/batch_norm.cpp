@@ -6,16 +6,20 @@ namespace redline::models {
 
 namespace {
 
-// all_reduce_sum as a differentiable step: the gradient of a sum over ranks is the sum of the ranks' gradients.
+// all_reduce_sum as a differentiable step: the gradient of a sum over ranks is the sum of the ranks' gradients. Where
+// this rank's value does not count, the sum does not depend on it: it takes part, and its gradient is zero.
 struct SumOverRanks : torch::autograd::Function<SumOverRanks> {
-  static torch::Tensor forward(torch::autograd::AutogradContext* ctx, const torch::Tensor& value, int64_t collective) {
+  static torch::Tensor forward(torch::autograd::AutogradContext* ctx, const torch::Tensor& value, int64_t collective,
+                               bool counts) {
     ctx->saved_data["collective"] = collective;
+    ctx->saved_data["counts"] = counts;
     return reinterpret_cast<task::Collective*>(collective)->all_reduce_sum(value.contiguous());
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  torch::autograd::variable_list grads) {
     auto* collective = reinterpret_cast<task::Collective*>(ctx->saved_data["collective"].toInt());
-    return {collective->all_reduce_sum(grads[0].contiguous()), torch::Tensor()};
+    const torch::Tensor sum = collective->all_reduce_sum(grads[0].contiguous());
+    return {ctx->saved_data["counts"].toBool() ? sum : torch::zeros_like(sum), torch::Tensor(), torch::Tensor()};
   }
 };
 
@@ -57,10 +61,10 @@ torch::Tensor BatchNormImpl::forward(const torch::Tensor& x, task::Context& ctx)
     if (ctx.collective != nullptr && ctx.collective->world_size() > 1) {
       const auto collective = static_cast<int64_t>(reinterpret_cast<intptr_t>(ctx.collective));
       const torch::Tensor sums = torch::cat({rows.sum(0), torch::full({1}, count, rows.options())});
-      const torch::Tensor all = SumOverRanks::apply(sums, collective);
+      const torch::Tensor all = SumOverRanks::apply(sums, collective, ctx.counts);
       count = std::max(1.0, all[channels].item<double>());  // 0: every rank has only a stand-in
       mean = all.narrow(0, 0, channels) / count;
-      variance = SumOverRanks::apply((rows - mean).pow(2).sum(0), collective) / count;
+      variance = SumOverRanks::apply((rows - mean).pow(2).sum(0), collective, ctx.counts) / count;
     } else {
       variance = (rows - mean).pow(2).mean(0);
     }

@@ -41,6 +41,7 @@ struct ConvolutionState {
   bool batch_statistics = false;
   double count = 0.0;                      // rows behind the statistics, over all ranks
   task::Collective* collective = nullptr;  // of the trainer; outlives the graph
+  bool counts = true;                      // false: the statistics are the others' alone
 };
 
 // Zero frames past each clip's length.
@@ -115,6 +116,7 @@ variable_list ConvolutionBackward::apply(variable_list&& grads) {
   if (s.batch_statistics) {
     torch::Tensor sums = torch::cat({beta_grad, gamma_grad});
     if (s.collective != nullptr && s.collective->world_size() > 1) sums = s.collective->all_reduce_sum(sums);
+    if (!s.counts) sums.zero_();  // they do not depend on these rows
     mean_g = sums.narrow(0, 0, d) / s.count;
     mean_gx = sums.narrow(0, d, d) / s.count;
   }
@@ -212,6 +214,7 @@ torch::Tensor convolution_part(const LayerNorm& norm, const Convolution& conv, c
   s.type = gemm_type();
   s.batch_statistics = pass.ctx->training();
   s.collective = pass.ctx->collective;
+  s.counts = pass.ctx->counts;
   torch::Tensor out;
   {
     const at::NoGradGuard no_grad;

@@ -58,7 +58,9 @@ void add_rows(task::Task& task, const task::Batch& batch, const task::BatchSchem
 void add_over_ranks(const task::Task& task, Agreement& agreement, ValidationResult& result, ValidationSums& sums) {
   std::vector<std::string> names;
   for (const task::MetricInfo& metric : task.metrics()) names.push_back(metric.name);
-  std::vector<double> mine{result.complete ? 0.0 : 1.0, static_cast<double>(result.samples), sums.weight, sums.loss};
+  std::vector<double> mine{result.complete ? 0.0 : 1.0, static_cast<double>(result.samples), sums.weight, sums.loss,
+                           static_cast<double>(result.batches)};
+  const size_t first_metric = mine.size();
   for (const std::string& name : names) {
     const auto found = sums.metrics.find(name);
     mine.push_back(found != sums.metrics.end() ? 1.0 : 0.0);
@@ -69,11 +71,11 @@ void add_over_ranks(const task::Task& task, Agreement& agreement, ValidationResu
     return;
   }
   const std::vector<double> all = agreement.sum(mine);
-  result.complete = all[0] == 0.0 && result.batches > 0;
+  result.complete = all[0] == 0.0 && all[4] > 0.0;  // all ranks say the same: what follows is collective
   result.samples = static_cast<int64_t>(all[1]);
   sums = {all[2], all[3], {}};
   for (size_t i = 0; i < names.size(); ++i)
-    if (all[4 + 2 * i] > 0.0) sums.metrics[names[i]] = all[5 + 2 * i];
+    if (all[first_metric + 2 * i] > 0.0) sums.metrics[names[i]] = all[first_metric + 2 * i + 1];
 }
 
 std::vector<double> whole_set_sums(task::Task& task, Agreement& agreement) {

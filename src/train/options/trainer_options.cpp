@@ -293,7 +293,9 @@ config::Table<StrategyConfig> StrategyConfig::fields() {
       .same_run();
   table
       .add("compression", &T::compression,
-           "What gradients are sent between ranks as: none (as they are), or rounded to bf16 or fp16.")
+           "What gradients are sent between ranks as: none (as they are), or rounded to bf16 or fp16. PowerSGD exists "
+           "in "
+           "c10d's Python alone, so it is not here.")
       .choices({"none", "bf16", "fp16"})
       .effect(Effect::Numerics);
   table
@@ -310,8 +312,12 @@ config::Table<StrategyConfig> StrategyConfig::fields() {
       .same_run();
   table.add("rendezvous_timeout", &T::rendezvous_timeout, "How long ranks wait for each other at the start.")
       .same_run();
-  table.accept("static_graph", {"true", "false", "yes", "no"},
-               "a step never looks through the graph for parameters that take no part");
+  table.accept(
+      "static_graph", {"true", "false", "yes", "no"},
+      "what it brings is always so here: a step never looks through the graph for parameters that take no part, "
+      "and buckets follow the order in which the first step's gradients came");
+  table.accept("ddp_comm_hook", {"null"},
+               "compression says what is sent, bf16 or fp16; PowerSGD exists in c10d's Python alone");
   return table;
 }
 

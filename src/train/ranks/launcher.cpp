@@ -19,6 +19,7 @@
 #include "train/job.h"
 #include "train/launch.h"
 #include "train/ranks/listen.h"
+#include "train/ranks/peer_table.h"
 #include "train/signals.h"
 
 namespace redline::train {
@@ -75,6 +76,37 @@ std::string end_text(const ChildResult& result) {
   return fmt::format("ended with code {}", result.exit_code);
 }
 
+std::optional<std::string> stored(c10d::Store& store, const std::string& key) {
+  if (!store.check({key})) return std::nullopt;
+  return store.get_to_str(key);
+}
+
+// When others have come to their end, nobody but the launcher is left to miss a rank that is stopped. Time is counted
+// in looks, so that a machine that was suspended as a whole ends nobody.
+class LeftBehind {
+ public:
+  explicit LeftBehind(c10d::Store& store) : store_(store) {}
+
+  // True when every rank that still runs has been stopped for as long as the ranks would wait for each other.
+  bool look(bool some_ended, bool only_stopped) {
+    looks_ = some_ended && only_stopped ? looks_ + 1 : 0;
+    if (looks_ == 0) return false;
+    if (looks_ == 1) patience_ = parse_double(stored(store_, kPatienceKey).value_or("")).value_or(kDefaultPatience);
+    return seconds() >= patience_;
+  }
+  double seconds() const { return static_cast<double>(looks_) * kPollSeconds; }
+  std::string last_seen(size_t rank) const {
+    const auto beat = Beat::parse(stored(store_, beat_key(static_cast<int>(rank))).value_or(""));
+    return beat ? beat->last_seen() : "never seen";
+  }
+
+ private:
+  static constexpr double kDefaultPatience = 60;
+  c10d::Store& store_;
+  int64_t looks_ = 0;
+  double patience_ = kDefaultPatience;
+};
+
 int code_of_job(const std::vector<StartedRank>& ranks) {
   constexpr int kLost = static_cast<int>(ExitCode::PeerLost), kStopped = static_cast<int>(ExitCode::Preempted);
   bool lost = false, stopped = false;
@@ -94,7 +126,8 @@ int code_of_job(const std::vector<StartedRank>& ranks) {
 
 }  // namespace
 
-int launch_ranks(int count, const std::vector<std::string>& words, double grace_seconds) {
+int launch_ranks(int count, const std::vector<std::string>& words, double grace_seconds,
+                 const std::filesystem::path& output) {
   const SignalScope signals;
   c10d::TCPStoreOptions options;
   options.port = 0;
@@ -112,15 +145,25 @@ int launch_ranks(int count, const std::vector<std::string>& words, double grace_
     child.arguments = {std::filesystem::read_symlink("/proc/self/exe").string()};
     child.arguments.insert(child.arguments.end(), words.begin(), words.end());
     child.environment = rank_environment(r, count, options.port, token);
+    child.output = output;
     ranks[static_cast<size_t>(r)].process = std::make_unique<ChildProcess>(child);
   }
 
+  const auto end_rank = [&](size_t r, const std::string& why) {
+    if (ranks[r].ended) return;
+    log_error(fmt::format("Rank {} {} and is ended.", r, why));
+    ranks[r].ended_by_us = true;
+    ranks[r].process->send(SIGKILL);
+    ranks[r].ended = ranks[r].process->wait();
+  };
   int64_t failed_ns = 0;
   bool told = false;
+  LeftBehind left_behind(*store);
   while (true) {
-    bool running = false, only_stopped = true;
+    bool running = false, only_stopped = true, some_ended = false;
     for (size_t r = 0; r < ranks.size(); ++r) {
       StartedRank& rank = ranks[r];
+      some_ended = some_ended || rank.ended;
       if (rank.ended) continue;
       rank.ended = rank.process->wait(0);
       if (!rank.ended) {
@@ -133,7 +176,7 @@ int launch_ranks(int count, const std::vector<std::string>& words, double grace_
         failed_ns = now_ns();
         const std::string how = end_text(*rank.ended);
         // One that ended by itself has told the others why.
-        if (rank.ended->signal != 0) log_error(fmt::format("Rank {} {}.", r, how));
+        if (rank.ended->signal != 0) log_error(fmt::format("Rank {} {} ({}).", r, how, left_behind.last_seen(r)));
         store->set("gone", fmt::format("{}\t{}", r, how));
       }
     }
@@ -144,13 +187,11 @@ int launch_ranks(int count, const std::vector<std::string>& words, double grace_
         if (!rank.ended) rank.process->send(SIGTERM);  // a second SIGINT would end them at once
     }
     if (failed_ns != 0 && (only_stopped || seconds_between(failed_ns, now_ns()) > grace_seconds))
+      for (size_t r = 0; r < ranks.size(); ++r) end_rank(r, only_stopped ? "is stopped" : "is still running");
+    if (left_behind.look(some_ended, only_stopped))
       for (size_t r = 0; r < ranks.size(); ++r)
-        if (!ranks[r].ended) {
-          log_error(fmt::format("Rank {} is {} and is ended.", r, only_stopped ? "stopped" : "still running"));
-          ranks[r].ended_by_us = true;
-          ranks[r].process->send(SIGKILL);
-          ranks[r].ended = ranks[r].process->wait();
-        }
+        end_rank(r, fmt::format("has been stopped for {} while others have come to their end ({})",
+                                format_seconds(left_behind.seconds()), left_behind.last_seen(r)));
     std::this_thread::sleep_for(std::chrono::duration<double>(kPollSeconds));
   }
   return code_of_job(ranks);

@@ -25,6 +25,14 @@ std::optional<Beat> Beat::parse(std::string_view text) {
   return Beat{*count, static_cast<State>(*state), *step, parts[4], parts[5], static_cast<int>(*code)};
 }
 
+// `step` counts those that are made.
+std::string Beat::last_seen() const {
+  if (state == State::Done) return fmt::format("last seen after its last step, {}", step);
+  return fmt::format("last seen in {} of step {}", phase, step + 1);
+}
+
+std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
+
 PeerTable::PeerTable(int rank, int world, int looks_until_lost, double look_seconds)
     : rank_(rank),
       looks_until_lost_(looks_until_lost),
@@ -43,11 +51,6 @@ void PeerTable::gone(int rank, const std::string& how) {
   if (rank >= 0 && rank < static_cast<int>(peers_.size())) peers_[static_cast<size_t>(rank)].gone = how;
 }
 
-std::string PeerTable::last_seen(const Peer& peer) const {
-  if (!peer.seen) return "never seen";
-  return fmt::format("last seen in {} of step {}", peer.beat.phase, peer.beat.step + 1);
-}
-
 std::optional<Loss> PeerTable::lost() const {
   std::optional<Loss> failed, silent, follower;
   int longest = 0;
@@ -61,12 +64,13 @@ std::optional<Loss> PeerTable::lost() const {
       if (!slot) slot = Loss{rank, fmt::format("Rank {} ended: {}", rank, peer.beat.reason), true};
       continue;
     }
-    if (!peer.gone.empty()) return Loss{rank, fmt::format("Rank {} {} ({}).", rank, peer.gone, last_seen(peer)), false};
+    const std::string last_seen = peer.seen ? peer.beat.last_seen() : "never seen";
+    if (!peer.gone.empty()) return Loss{rank, fmt::format("Rank {} {} ({}).", rank, peer.gone, last_seen), false};
     if (peer.seen && peer.looks >= looks_until_lost_ && peer.looks > longest) {
       longest = peer.looks;
       silent = Loss{rank,
                     fmt::format("Rank {} has given no sign of life for {} ({}): it is stopped, hung or cut off.", rank,
-                                format_seconds(peer.looks * look_seconds_), last_seen(peer)),
+                                format_seconds(peer.looks * look_seconds_), last_seen),
                     false};
     }
   }

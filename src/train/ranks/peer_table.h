@@ -21,7 +21,12 @@ struct Beat {
 
   std::string text() const;
   static std::optional<Beat> parse(std::string_view text);
+  std::string last_seen() const;  // for a sentence
 };
+
+// Where ranks leave their beats in the store, and how long they wait for one another.
+std::string beat_key(int rank);
+inline constexpr const char* kPatienceKey = "peer_seconds";
 
 struct Loss {
   int rank = 0;
@@ -49,8 +54,6 @@ class PeerTable {
     int looks = 0;  // since its beat changed
     std::string gone;
   };
-  std::string last_seen(const Peer& peer) const;
-
   int rank_, looks_until_lost_;
   double look_seconds_;
   std::vector<Peer> peers_;

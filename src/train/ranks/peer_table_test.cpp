@@ -63,6 +63,7 @@ TEST(PeerTable, OneThatIsDoneIsNotLost) {
   for (int look = 0; look < 9; ++look) table.look(0, beat_of(5, Beat::State::Done));
   table.gone(0, "ended with code 0");
   EXPECT_FALSE(table.lost());
+  EXPECT_EQ(beat_of(5, Beat::State::Done).last_seen(), "last seen after its last step, 16");
 }
 
 }  // namespace

@@ -22,8 +22,6 @@ constexpr double kEndSeconds = 1.0;      // that the main thread has to notice b
 constexpr double kUnwindSeconds = 10.0;  // and to put things away once it has
 constexpr const char* kHowToContinue = " Run the same command again to continue from the newest checkpoint.";
 
-std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
-
 std::chrono::duration<double> duration(double seconds) { return std::chrono::duration<double>(seconds); }
 
 }  // namespace
@@ -36,6 +34,7 @@ RankWatch::RankWatch(c10::intrusive_ptr<c10d::Store> store, const Launch& launch
       table_(launch.ranks.rank, launch.ranks.world,
              std::max(1, static_cast<int>(std::ceil(peer_seconds / look_seconds_))), look_seconds_),
       known_(static_cast<size_t>(launch.ranks.world), false) {
+  store_->set(kPatienceKey, fmt::format("{}", peer_seconds));  // for the launcher, which knows no job
   tell(Beat::State::Running, "", 0);
   beats_ = std::thread([this] { run(); });
   supervisor_ = std::thread([this] { supervise(); });

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <csignal>
 #include <cstdlib>
 
 #include "core/error.h"
 #include "core/log.h"
 #include "core/strings.h"
+#include "measure/faults.h"
 #include "train/loop/trainer.h"
 #include "train/ranks/equal_state.h"
 
@@ -52,6 +54,12 @@ Ranks::Beginning Ranks::hear() {
 void Ranks::make_equal(const Trainer& trainer) {
   equal_state(*group_, trainer.state());
   agreement_->begin_at(trainer.position().step);
+}
+
+void Ranks::done() {
+  watch_->done();
+  // For tests: a moment that a signal from outside would have to be lucky to meet.
+  if (measure::faults::take(fmt::format("stop.done.{}", group_->rank()).c_str())) ::raise(SIGSTOP);
 }
 
 RanksInLoop::RanksInLoop(Ranks* ranks, const Trainer& trainer, measure::RunWriter& writer) : ranks_(ranks) {

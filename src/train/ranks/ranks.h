@@ -36,7 +36,7 @@ class Ranks {
   // Weights and buffers are rank 0's on all; throws ConfigError when the states differ in more than that.
   void make_equal(const Trainer& trainer);
   // The loop has ended on all ranks.
-  void done() { watch_->done(); }
+  void done();
 
  private:
   c10::intrusive_ptr<c10d::Store> store_;

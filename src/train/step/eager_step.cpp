@@ -181,7 +181,9 @@ void EagerStep::add(const task::Batch& piece, bool last) {
     add_on_cpu(loss);
   else
     add_on_device(loss);
-  if (!agreement_.alone()) stand_in_ = narrow_batch(piece, task_.schema(), 0, 1);
+  // Not one that is not finite: zero times that is not zero. (Read on the CPU alone: elsewhere it would wait.)
+  if (!agreement_.alone() && (!device_.is_cpu() || std::isfinite(host_number(loss.value))))
+    stand_in_ = narrow_batch(piece, task_.schema(), 0, 1);
   verdict_.samples += piece.size();
   verdict_.items += piece.items;
   verdict_.padded_items += piece.padded_items;

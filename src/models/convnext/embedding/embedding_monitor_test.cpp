@@ -141,7 +141,7 @@ TEST(EmbeddingStore, ResumesWithWhatItHad) {
   EXPECT_EQ(resumed.training().size(), 0);
 }
 
-class MonitorFiles : public testing::Test {
+class MonitorFiles : public ::testing::Test {
  protected:
   void fill(const std::shared_ptr<EmbeddingStore>& store) {
     const BatchOf train = batch_of(0, 60), val = batch_of(100, 30);
