@@ -5,6 +5,7 @@
 #include "models/convnext/gelu_bf16.h"
 #include "models/convnext/mlp_tiles.h"
 #include "models/layers/gemm_bf16.h"
+#include "models/layers/packed_weights.h"
 #include "models/layers/panel_gemm_bf16.h"
 
 namespace redline::models::convnext::panel_mlp {
@@ -132,18 +133,14 @@ void widen_rounded(int64_t rows, int64_t depth, const Left& left, const Right& r
   bf16_panels::product_plain(rows, depth, left, right, 0, panels::count(width), finish);
 }
 
-torch::Tensor weight_panels(const float* weight, int64_t rows, int64_t columns, bool transposed) {
-  return bf16_right_operand(torch::from_blob(const_cast<float*>(weight), {rows, columns}), transposed);
-}
-
-// Layer scale multiplies the rows.
+// Layer scale, where there is one, multiplies the rows.
 torch::Tensor scaled_panels(const float* weight, int64_t rows, int64_t columns, const float* scale) {
-  if (scale == nullptr) return weight_panels(weight, rows, columns, false);
   torch::Tensor scaled = torch::empty({rows, columns});
   float* to = scaled.mutable_data_ptr<float>();
+  const auto factor = [&](int64_t row) { return scale == nullptr ? 1.0f : scale[row]; };
   at::parallel_for(0, rows, std::max<int64_t>(1, 32768 / columns), [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r)
-      for (int64_t c = 0; c < columns; ++c) to[r * columns + c] = weight[r * columns + c] * scale[r];
+      for (int64_t c = 0; c < columns; ++c) to[r * columns + c] = weight[r * columns + c] * factor(r);
   });
   return bf16_right_operand(scaled, false);
 }
@@ -153,8 +150,7 @@ torch::Tensor scaled_panels(const float* weight, int64_t rows, int64_t columns, 
 int64_t hidden_line(int64_t width) { return panels::count(width) * kPanel; }
 
 void forward(const Weights& w, const Bf16Forward& job) {
-  const torch::Tensor first = weight_panels(w.weight1, w.width, w.dim, true),
-                      second = weight_panels(w.weight2, w.dim, w.width, true);
+  const torch::Tensor first = packed_weight(job.weight1, true), second = packed_weight(job.weight2, true);
   const Right right1{words_of(first), bf16_panels::pairs(w.dim)}, right2{words_of(second), bf16_panels::pairs(w.width)};
   const std::vector<float> bias1 = padded(w.bias1, w.width);
   const int64_t largest = tile_rows(w.width), line = hidden_line(w.width), narrow = bf16_panels::line(w.dim);
@@ -182,7 +178,7 @@ void forward(const Weights& w, const Bf16Forward& job) {
 
 torch::Tensor backward(const Weights& w, const Bf16Backward& job) {
   const torch::Tensor second = scaled_panels(w.weight2, w.dim, w.width, w.scale),
-                      first = weight_panels(w.weight1, w.width, w.dim, false);
+                      first = packed_weight(job.weight1, false);
   const Right right2{words_of(second), bf16_panels::pairs(w.dim)}, right1{words_of(first), bf16_panels::pairs(w.width)};
   const int64_t chunks = std::max<int64_t>(1, (job.num_rows * w.width + kWideChunk - 1) / kWideChunk);
   const int64_t chunk = units((job.num_rows + chunks - 1) / chunks) * kUnit;
