@@ -2,6 +2,7 @@
 // them and as pairs of rows where the weight gradients do.
 #include "models/convnext/mlp_panels_bf16.h"
 
+#include "device/low_products.h"
 #include "models/convnext/gelu_bf16.h"
 #include "models/convnext/mlp_tiles.h"
 #include "models/layers/gemm_bf16.h"
@@ -14,8 +15,6 @@ namespace {
 
 using bf16_panels::Bf16;
 using bf16_panels::kPairLine;
-using bf16_panels::Left;
-using bf16_panels::Right;
 using bf16_panels::WordVec;
 using panels::kPanel;
 using panels::LaneVec;
@@ -119,14 +118,15 @@ struct RoundedGeluBackward {
 
 #if REDLINE_BF16_UNITS
 template <class Finish>
-REDLINE_BF16_TARGET void widen_by_units(int64_t rows, int64_t depth, const Left& left, const Right& right, int64_t last,
-                                        const Finish& finish) {
+REDLINE_BF16_TARGET void widen_by_units(int64_t rows, int64_t depth, const bf16_panels::Left& left,
+                                        const bf16_panels::Right& right, int64_t last, const Finish& finish) {
   bf16_panels::product(rows, depth, left, right, 0, last, finish);
 }
 #endif
 template <class Finish>
-void widen_rounded(int64_t rows, int64_t depth, const Left& left, const Right& right, int64_t width,
-                   const Finish& finish) {
+void widen_rounded(int64_t rows, int64_t depth, const bf16_panels::Left& left, const bf16_panels::Right& right,
+                   int64_t width, const Finish& finish) {
+  const device::low_products::Timed timed;
 #if REDLINE_BF16_UNITS
   if (bf16_panels::units()) return widen_by_units(rows, depth, left, right, panels::count(width), finish);
 #endif
@@ -151,7 +151,8 @@ int64_t hidden_line(int64_t width) { return panels::count(width) * kPanel; }
 
 void forward(const Weights& w, const Bf16Forward& job) {
   const torch::Tensor first = packed_weight(job.weight1, true), second = packed_weight(job.weight2, true);
-  const Right right1{words_of(first), bf16_panels::pairs(w.dim)}, right2{words_of(second), bf16_panels::pairs(w.width)};
+  const bf16_panels::Right right1{words_of(first), bf16_panels::pairs(w.dim)},
+      right2{words_of(second), bf16_panels::pairs(w.width)};
   const std::vector<float> bias1 = padded(w.bias1, w.width);
   const int64_t largest = tile_rows(w.width), line = hidden_line(w.width), narrow = bf16_panels::line(w.dim);
   MixedScratch scratch(largest * (narrow + line), largest * w.dim);
@@ -179,7 +180,8 @@ void forward(const Weights& w, const Bf16Forward& job) {
 torch::Tensor backward(const Weights& w, const Bf16Backward& job) {
   const torch::Tensor second = scaled_panels(w.weight2, w.dim, w.width, w.scale),
                       first = packed_weight(job.weight1, false);
-  const Right right2{words_of(second), bf16_panels::pairs(w.dim)}, right1{words_of(first), bf16_panels::pairs(w.width)};
+  const bf16_panels::Right right2{words_of(second), bf16_panels::pairs(w.dim)},
+      right1{words_of(first), bf16_panels::pairs(w.width)};
   const int64_t chunks = std::max<int64_t>(1, (job.num_rows * w.width + kWideChunk - 1) / kWideChunk);
   const int64_t chunk = units((job.num_rows + chunks - 1) / chunks) * kUnit;
   const int64_t lines = chunk / 2 + kUnit;  // pairs of a panel: not a power of two, which would crowd a few cache sets

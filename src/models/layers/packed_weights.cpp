@@ -30,7 +30,7 @@ PackedWeights& packed_weights() {
 
 bool is_parameter(const torch::Tensor& weight) {
   if (weight.is_inference()) return false;
-  const torch::Tensor& owner = weight.is_view() ? weight._base() : weight;
+  const at::TensorBase& owner = weight.is_view() ? weight._base() : weight;
   return owner.is_leaf() && owner.requires_grad();
 }
 

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <vector>
 
+#include "device/low_products.h"
+
 namespace redline::models::bf16_panels {
 
 namespace {
@@ -180,6 +182,7 @@ void pack_transposed(const float* x, int64_t rows, int64_t columns, int64_t ld, 
 
 void multiply(int64_t rows, int64_t columns, int64_t depth, const Left& left, const Right& right, bool add, float* c,
               int64_t ldc) {
+  const device::low_products::Timed timed;
 #if REDLINE_BF16_UNITS
   if (units()) return multiply_by_units(rows, columns, depth, left, right, add, c, ldc);
 #endif
@@ -191,6 +194,7 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, const Left& left, co
 
 void multiply_transposed(const TransposedPlaces& at, int64_t columns, bool add, float* c, int64_t ldc,
                          int64_t left_first, int64_t left_last, int64_t first, int64_t last) {
+  const device::low_products::Timed timed;
 #if REDLINE_BF16_UNITS
   if (units()) return transposed_by_units(at, columns, add, c, ldc, left_first, left_last, first, last);
 #endif
