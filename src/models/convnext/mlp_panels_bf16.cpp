@@ -151,8 +151,8 @@ int64_t hidden_line(int64_t width) { return panels::count(width) * kPanel; }
 
 void forward(const Weights& w, const Bf16Forward& job) {
   const torch::Tensor first = packed_weight(job.weight1, true), second = packed_weight(job.weight2, true);
-  const bf16_panels::Right right1{words_of(first), bf16_panels::pairs(w.dim)},
-      right2{words_of(second), bf16_panels::pairs(w.width)};
+  const bf16_panels::Right right1{words_of(first), bf16_panels::pairs(w.dim), w.width},
+      right2{words_of(second), bf16_panels::pairs(w.width), w.dim};
   const std::vector<float> bias1 = padded(w.bias1, w.width);
   const int64_t largest = tile_rows(w.width), line = hidden_line(w.width), narrow = bf16_panels::line(w.dim);
   MixedScratch scratch(largest * (narrow + line), largest * w.dim);
@@ -171,7 +171,7 @@ void forward(const Weights& w, const Bf16Forward& job) {
     else
       widen_rounded(n, w.dim, {normed, narrow}, right1, w.width,
                     RoundedGelu<false>{bias1.data(), nullptr, activation, line});
-    bf16_panels::multiply(n, w.dim, w.width, {activation, line}, right2, false, rows, w.dim);
+    bf16_panels::multiply(n, w.width, {activation, line}, right2, false, rows, w.dim);
     rows::residual(job.x + begin * w.dim, rows, w.bias2, w.scale, from_row(job.factors, begin), n, w.dim,
                    job.out + begin * w.dim);
   });
@@ -180,8 +180,8 @@ void forward(const Weights& w, const Bf16Forward& job) {
 torch::Tensor backward(const Weights& w, const Bf16Backward& job) {
   const torch::Tensor second = scaled_panels(w.weight2, w.dim, w.width, w.scale),
                       first = packed_weight(job.weight1, false);
-  const bf16_panels::Right right2{words_of(second), bf16_panels::pairs(w.dim)},
-      right1{words_of(first), bf16_panels::pairs(w.width)};
+  const bf16_panels::Right right2{words_of(second), bf16_panels::pairs(w.dim), w.width},
+      right1{words_of(first), bf16_panels::pairs(w.width), w.dim};
   const int64_t chunks = std::max<int64_t>(1, (job.num_rows * w.width + kWideChunk - 1) / kWideChunk);
   const int64_t chunk = units((job.num_rows + chunks - 1) / chunks) * kUnit;
   const int64_t lines = chunk / 2 + kUnit;  // pairs of a panel: not a power of two, which would crowd a few cache sets
@@ -209,21 +209,21 @@ torch::Tensor backward(const Weights& w, const Bf16Backward& job) {
       bf16_panels::widen(job.hat + row * w.dim, n * w.dim, hat);
       rows::affine(hat, w.norm_weight, w.norm_bias, n, w.dim, grad);
       bf16_panels::pack(grad, n, w.dim, w.dim, 0, narrow_panels, lines, normed + pair);
-      bf16_panels::multiply(n, w.dim, w.width, {wide_rows, line}, right1, false, grad, w.dim);
+      bf16_panels::multiply(n, w.width, {wide_rows, line}, right1, false, grad, w.dim);
       rows::norm_backward(grad, hat, job.rstd + row, w.norm_weight, n, w.dim, job.grad_in + row * w.dim,
                           job.norm_sums->local(0), job.norm_sums->local(1));
     });
     const int64_t pairs = bf16_panels::pairs(count);
     const bool add = start > 0;
-    const bf16_panels::TransposedPlaces weight1{pairs, {wide_grad, lines}, w.width, {normed, lines}};
-    const bf16_panels::TransposedPlaces weight2{pairs, {kept, lines}, w.dim, {activation, lines}};
+    const bf16_panels::TransposedPlaces weight1{pairs, {wide_grad, lines, w.width}, {normed, lines, w.dim}};
+    const bf16_panels::TransposedPlaces weight2{pairs, {kept, lines, w.dim}, {activation, lines, w.width}};
     at::parallel_for(0, 2 * wide_panels, 1, [&](int64_t from, int64_t to) {
       for (int64_t i = from; i < to; ++i)
         if (i < wide_panels)
-          bf16_panels::multiply_transposed(weight1, w.dim, add, job.grad_weight1, w.dim, i, i + 1, 0, narrow_panels);
+          bf16_panels::multiply_transposed(weight1, add, job.grad_weight1, w.dim, i, i + 1, 0, narrow_panels);
         else
-          bf16_panels::multiply_transposed(weight2, w.width, add, job.grad_weight2, w.width, 0, narrow_panels,
-                                           i - wide_panels, i - wide_panels + 1);
+          bf16_panels::multiply_transposed(weight2, add, job.grad_weight2, w.width, 0, narrow_panels, i - wide_panels,
+                                           i - wide_panels + 1);
     });
   }
   return bias1.total().narrow(0, 0, w.width).contiguous();

@@ -76,9 +76,9 @@ class PanelGemmBf16 : public ::testing::TestWithParam<bf16_panels::Way> {
   void TearDown() override { bf16_panels::use(bf16_panels::Way::kAsTheMachine); }
 };
 
-const std::vector<std::array<int64_t, 3>> kShapes = {{1, 1, 1},   {8, 32, 32},  {7, 33, 31},  {13, 50, 37},
-                                                     {6, 16, 64}, {70, 96, 33}, {15, 31, 95}, {128, 64, 96},
-                                                     {3, 200, 5}, {0, 40, 8},   {5, 0, 8},    {9, 70, 0}};
+const std::vector<std::array<int64_t, 3>> kShapes = {
+    {1, 1, 1},    {8, 32, 32},   {7, 33, 31}, {13, 50, 37}, {6, 16, 64}, {17, 48, 20}, {70, 96, 33},
+    {15, 31, 95}, {128, 64, 96}, {3, 200, 5}, {0, 40, 8},   {5, 0, 8},   {9, 70, 0}};
 
 TEST_P(PanelGemmBf16, EqualsTheProductOfRoundedOperands) {
   for (const auto& [m, n, k] : kShapes)
@@ -93,7 +93,7 @@ TEST_P(PanelGemmBf16, EqualsTheProductOfRoundedOperands) {
       torch::Tensor left = unwritten(m * bf16_panels::line(k));
       bf16_panels::round_rows(a.const_data_ptr<float>(), m, k, k, words(left));
       Result c(m, n, 0.5f);
-      bf16_panels::multiply(m, n, k, {words(left), bf16_panels::line(k)}, {words(right), bf16_panels::pairs(k)}, add,
+      bf16_panels::multiply(m, k, {words(left), bf16_panels::line(k)}, {words(right), bf16_panels::pairs(k), n}, add,
                             c.data(), c.ld());
       expect_close(c.part, torch::mm(rounded(a), rounded(b)) + (add ? 0.5 : 0.0), k);
       EXPECT_TRUE(c.kept_its_bounds());
@@ -108,10 +108,10 @@ TEST_P(PanelGemmBf16, EqualsTheTransposedProduct) {
       const torch::Tensor left = in_panels(a), right = in_panels(b);
       Result c(m, n, 0.5f);
       const int64_t pairs = bf16_panels::pairs(k), groups = bf16_panels::count(m), half = groups / 2;
-      const bf16_panels::TransposedPlaces places{pairs, {words(left), pairs}, m, {words(right), pairs}};
+      const bf16_panels::TransposedPlaces places{pairs, {words(left), pairs, m}, {words(right), pairs, n}};
       const int64_t last = bf16_panels::count(n);
-      bf16_panels::multiply_transposed(places, n, add, c.data(), c.ld(), 0, half, 0, last);
-      bf16_panels::multiply_transposed(places, n, add, c.data(), c.ld(), half, groups, 0, last);
+      bf16_panels::multiply_transposed(places, add, c.data(), c.ld(), 0, half, 0, last);
+      bf16_panels::multiply_transposed(places, add, c.data(), c.ld(), half, groups, 0, last);
       expect_close(c.part, torch::mm(rounded(a).t(), rounded(b)) + (add ? 0.5 : 0.0), k);
       EXPECT_TRUE(c.kept_its_bounds());
     }
@@ -171,7 +171,7 @@ TEST_P(PanelGemmBf16, TheProductOfTheFloatsIsFar) {
   torch::Tensor left = unwritten(9 * 40);
   bf16_panels::round_rows(a.const_data_ptr<float>(), 9, 40, 40, words(left));
   Result c(9, 33, 0.0f);
-  bf16_panels::multiply(9, 33, 40, {words(left), 40}, {words(right), 20}, false, c.data(), c.ld());
+  bf16_panels::multiply(9, 40, {words(left), 40}, {words(right), 20, 33}, false, c.data(), c.ld());
   EXPECT_GT((c.part - torch::mm(a, b)).abs().max().item<float>(), 1e-3f);
 }
 
