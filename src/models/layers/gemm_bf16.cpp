@@ -101,6 +101,24 @@ void bf16_weight_grad(int64_t m, int64_t n, int64_t k, const float* a, int64_t l
   }
 }
 
+void bf16_nt(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta,
+             float* c, int64_t ldc) {
+  const int64_t length = bf16_panels::line(k);
+  Bf16 *left = scratch(m * length + bf16_panels::size(k, n)), *right = left + m * length;
+  bf16_panels::round_rows(a, m, k, lda, left);
+  bf16_panels::pack_transposed(b, n, k, ldb, 0, bf16_panels::count(n), right);
+  bf16_panels::multiply(m, k, {left, length}, {right, bf16_panels::pairs(k), n}, beta != 0.0f, c, ldc);
+}
+
+void bf16_nn(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta,
+             float* c, int64_t ldc) {
+  const int64_t length = bf16_panels::line(k), pairs = bf16_panels::pairs(k);
+  Bf16 *left = scratch(m * length + bf16_panels::size(k, n)), *right = left + m * length;
+  bf16_panels::round_rows(a, m, k, lda, left);
+  bf16_panels::pack(b, k, n, ldb, 0, bf16_panels::count(n), pairs, right);
+  bf16_panels::multiply(m, k, {left, length}, {right, pairs, n}, beta != 0.0f, c, ldc);
+}
+
 torch::Tensor bf16_parallel_tn(const torch::Tensor& a, const torch::Tensor& b) {
   constexpr int64_t kElements = 1 << 21;  // of a chunk's rows, both operands
   const int64_t k = a.size(0), m = a.size(1), n = b.size(1);

@@ -164,6 +164,25 @@ TEST_P(PanelGemmBf16, TheTilesOfTheLayersUseThem) {
   }
 }
 
+TEST_P(PanelGemmBf16, ProductsOfActivations) {
+  for (const auto& [m, n, k] : kShapes) {
+    if (m == 0 || n == 0 || k == 0) continue;
+    SCOPED_TRACE(::testing::Message() << m << " x " << n << " x " << k);
+    const torch::Tensor a = wave({m, k + 2}, 0.1, torch::kFloat32), b = wave({n, k + 4}, 0.7, torch::kFloat32);
+    const torch::Tensor across = b.narrow(1, 0, k).t().contiguous();
+    const torch::Tensor expected = torch::mm(rounded(a.narrow(1, 0, k)), rounded(across)) + 0.5;
+    Result straight(m, n, 0.5f), turned(m, n, 0.5f);
+    bf16_nn(m, n, k, a.const_data_ptr<float>(), k + 2, across.const_data_ptr<float>(), n, 1.0f, straight.data(),
+            straight.ld());
+    bf16_nt(m, n, k, a.const_data_ptr<float>(), k + 2, b.const_data_ptr<float>(), k + 4, 1.0f, turned.data(),
+            turned.ld());
+    for (const Result* c : {&straight, &turned}) {
+      expect_close(c->part, expected, k);
+      EXPECT_TRUE(c->kept_its_bounds());
+    }
+  }
+}
+
 // The control: what was not rounded is not within the tolerance, so rounding is what is tested.
 TEST_P(PanelGemmBf16, TheProductOfTheFloatsIsFar) {
   const torch::Tensor a = wave({9, 40}, 0.1, torch::kFloat32), b = wave({40, 33}, 0.7, torch::kFloat32);
