@@ -9,7 +9,7 @@
 #include "models/layers/residual_norm.h"
 #include "models/layers/row_linear.h"
 
-namespace redline::models {
+namespace redline::models::bf16_layers_test {
 namespace {
 
 using testing::expect_same_layer;
@@ -114,4 +114,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, Bf16Layers, ::testing::Values(bf16_panels::Way::k
                          });
 
 }  // namespace
-}  // namespace redline::models
+}  // namespace redline::models::bf16_layers_test

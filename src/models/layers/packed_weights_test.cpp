@@ -3,7 +3,7 @@
 #include "models/layers/gemm_bf16.h"
 #include "models/layers/layer_test_tools.h"
 
-namespace redline::models {
+namespace redline::models::packed_weights_test {
 namespace {
 
 using testing::wave;
@@ -76,4 +76,4 @@ TEST_F(PackedWeights, GoWithTheirModel) {
 }
 
 }  // namespace
-}  // namespace redline::models
+}  // namespace redline::models::packed_weights_test

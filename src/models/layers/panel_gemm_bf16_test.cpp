@@ -12,7 +12,7 @@
 #include "models/layers/gemm_bf16.h"
 #include "models/layers/layer_test_tools.h"
 
-namespace redline::models {
+namespace redline::models::bf16_gemm_test {
 namespace {
 
 using bf16_panels::Bf16;
@@ -201,4 +201,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, PanelGemmBf16,
                          });
 
 }  // namespace
-}  // namespace redline::models
+}  // namespace redline::models::bf16_gemm_test
