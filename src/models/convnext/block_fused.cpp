@@ -154,11 +154,12 @@ void BlockBackward::rows_backward_in_panels(const torch::Tensor& g, const torch:
 void BlockBackward::rounded_rows_backward(const torch::Tensor& g, const torch::Tensor& w1, const torch::Tensor& w2,
                                           ColumnSums<float>& norm_sums, RowGrads& out) {
   const torch::Tensor norm_weight = input(kNormWeight), norm_bias = input(kNormBias), scale = input(kScale);
-  out.bias1 = panel_mlp::backward({w1.size(1), w1.size(0), values(norm_weight), values(norm_bias), values(w1), nullptr,
-                                   values(w2), nullptr, values(scale)},
-                                  panel_mlp::Bf16Backward{shape.rows(), at_row(g, 0), factors_from(0), low_words(hat),
-                                                          values(rstd), low_words(hidden), at_row(out.grad_taps_out, 0),
-                                                          at_row(out.grad_w1, 0), at_row(out.grad_w2, 0), &norm_sums});
+  out.bias1 =
+      panel_mlp::backward({w1.size(1), w1.size(0), values(norm_weight), values(norm_bias), values(w1), nullptr,
+                           values(w2), nullptr, values(scale)},
+                          panel_mlp::Bf16Backward{w1, shape.rows(), at_row(g, 0), factors_from(0), low_words(hat),
+                                                  values(rstd), low_words(hidden), at_row(out.grad_taps_out, 0),
+                                                  at_row(out.grad_w1, 0), at_row(out.grad_w2, 0), &norm_sums});
 }
 
 variable_list BlockBackward::apply(variable_list&& grads) {
@@ -256,7 +257,7 @@ torch::Tensor block(const Block& b, const torch::Tensor& x_in, const Pass& pass)
       const torch::Tensor w1 = mlp->fc1->weight.contiguous(), w2 = mlp->fc2->weight.contiguous();
       panel_mlp::forward({dim, width, values(b->norm->weight), values(b->norm->bias), values(w1),
                           values(mlp->fc1->bias), values(w2), values(mlp->fc2->bias), values(b->gamma)},
-                         panel_mlp::Bf16Forward{num_rows, at_row(x, 0), from_first, at_row(hat, 0),
+                         panel_mlp::Bf16Forward{w1, w2, num_rows, at_row(x, 0), from_first, at_row(hat, 0),
                                                 node ? low_words(low_hat) : nullptr, at_row(rstd, 0),
                                                 node ? low_words(hidden) : nullptr, at_row(out, 0)});
       hat = low_hat;

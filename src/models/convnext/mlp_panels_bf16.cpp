@@ -2,9 +2,11 @@
 // them and as pairs of rows where the weight gradients do.
 #include "models/convnext/mlp_panels_bf16.h"
 
+#include "device/low_products.h"
 #include "models/convnext/gelu_bf16.h"
 #include "models/convnext/mlp_tiles.h"
 #include "models/layers/gemm_bf16.h"
+#include "models/layers/packed_weights.h"
 #include "models/layers/panel_gemm_bf16.h"
 
 namespace redline::models::convnext::panel_mlp {
@@ -13,8 +15,6 @@ namespace {
 
 using bf16_panels::Bf16;
 using bf16_panels::kPairLine;
-using bf16_panels::Left;
-using bf16_panels::Right;
 using bf16_panels::WordVec;
 using panels::kPanel;
 using panels::LaneVec;
@@ -118,32 +118,29 @@ struct RoundedGeluBackward {
 
 #if REDLINE_BF16_UNITS
 template <class Finish>
-REDLINE_BF16_TARGET void widen_by_units(int64_t rows, int64_t depth, const Left& left, const Right& right, int64_t last,
-                                        const Finish& finish) {
+REDLINE_BF16_TARGET void widen_by_units(int64_t rows, int64_t depth, const bf16_panels::Left& left,
+                                        const bf16_panels::Right& right, int64_t last, const Finish& finish) {
   bf16_panels::product(rows, depth, left, right, 0, last, finish);
 }
 #endif
 template <class Finish>
-void widen_rounded(int64_t rows, int64_t depth, const Left& left, const Right& right, int64_t width,
-                   const Finish& finish) {
+void widen_rounded(int64_t rows, int64_t depth, const bf16_panels::Left& left, const bf16_panels::Right& right,
+                   int64_t width, const Finish& finish) {
+  const device::low_products::Timed timed;
 #if REDLINE_BF16_UNITS
   if (bf16_panels::units()) return widen_by_units(rows, depth, left, right, panels::count(width), finish);
 #endif
   bf16_panels::product_plain(rows, depth, left, right, 0, panels::count(width), finish);
 }
 
-torch::Tensor weight_panels(const float* weight, int64_t rows, int64_t columns, bool transposed) {
-  return bf16_right_operand(torch::from_blob(const_cast<float*>(weight), {rows, columns}), transposed);
-}
-
-// Layer scale multiplies the rows.
+// Layer scale, where there is one, multiplies the rows.
 torch::Tensor scaled_panels(const float* weight, int64_t rows, int64_t columns, const float* scale) {
-  if (scale == nullptr) return weight_panels(weight, rows, columns, false);
   torch::Tensor scaled = torch::empty({rows, columns});
   float* to = scaled.mutable_data_ptr<float>();
+  const auto factor = [&](int64_t row) { return scale == nullptr ? 1.0f : scale[row]; };
   at::parallel_for(0, rows, std::max<int64_t>(1, 32768 / columns), [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r)
-      for (int64_t c = 0; c < columns; ++c) to[r * columns + c] = weight[r * columns + c] * scale[r];
+      for (int64_t c = 0; c < columns; ++c) to[r * columns + c] = weight[r * columns + c] * factor(r);
   });
   return bf16_right_operand(scaled, false);
 }
@@ -153,9 +150,9 @@ torch::Tensor scaled_panels(const float* weight, int64_t rows, int64_t columns, 
 int64_t hidden_line(int64_t width) { return panels::count(width) * kPanel; }
 
 void forward(const Weights& w, const Bf16Forward& job) {
-  const torch::Tensor first = weight_panels(w.weight1, w.width, w.dim, true),
-                      second = weight_panels(w.weight2, w.dim, w.width, true);
-  const Right right1{words_of(first), bf16_panels::pairs(w.dim)}, right2{words_of(second), bf16_panels::pairs(w.width)};
+  const torch::Tensor first = packed_weight(job.weight1, true), second = packed_weight(job.weight2, true);
+  const bf16_panels::Right right1{words_of(first), bf16_panels::pairs(w.dim), w.width},
+      right2{words_of(second), bf16_panels::pairs(w.width), w.dim};
   const std::vector<float> bias1 = padded(w.bias1, w.width);
   const int64_t largest = tile_rows(w.width), line = hidden_line(w.width), narrow = bf16_panels::line(w.dim);
   MixedScratch scratch(largest * (narrow + line), largest * w.dim);
@@ -174,7 +171,7 @@ void forward(const Weights& w, const Bf16Forward& job) {
     else
       widen_rounded(n, w.dim, {normed, narrow}, right1, w.width,
                     RoundedGelu<false>{bias1.data(), nullptr, activation, line});
-    bf16_panels::multiply(n, w.dim, w.width, {activation, line}, right2, false, rows, w.dim);
+    bf16_panels::multiply(n, w.width, {activation, line}, right2, false, rows, w.dim);
     rows::residual(job.x + begin * w.dim, rows, w.bias2, w.scale, from_row(job.factors, begin), n, w.dim,
                    job.out + begin * w.dim);
   });
@@ -182,8 +179,9 @@ void forward(const Weights& w, const Bf16Forward& job) {
 
 torch::Tensor backward(const Weights& w, const Bf16Backward& job) {
   const torch::Tensor second = scaled_panels(w.weight2, w.dim, w.width, w.scale),
-                      first = weight_panels(w.weight1, w.width, w.dim, false);
-  const Right right2{words_of(second), bf16_panels::pairs(w.dim)}, right1{words_of(first), bf16_panels::pairs(w.width)};
+                      first = packed_weight(job.weight1, false);
+  const bf16_panels::Right right2{words_of(second), bf16_panels::pairs(w.dim), w.width},
+      right1{words_of(first), bf16_panels::pairs(w.width), w.dim};
   const int64_t chunks = std::max<int64_t>(1, (job.num_rows * w.width + kWideChunk - 1) / kWideChunk);
   const int64_t chunk = units((job.num_rows + chunks - 1) / chunks) * kUnit;
   const int64_t lines = chunk / 2 + kUnit;  // pairs of a panel: not a power of two, which would crowd a few cache sets
@@ -211,21 +209,21 @@ torch::Tensor backward(const Weights& w, const Bf16Backward& job) {
       bf16_panels::widen(job.hat + row * w.dim, n * w.dim, hat);
       rows::affine(hat, w.norm_weight, w.norm_bias, n, w.dim, grad);
       bf16_panels::pack(grad, n, w.dim, w.dim, 0, narrow_panels, lines, normed + pair);
-      bf16_panels::multiply(n, w.dim, w.width, {wide_rows, line}, right1, false, grad, w.dim);
+      bf16_panels::multiply(n, w.width, {wide_rows, line}, right1, false, grad, w.dim);
       rows::norm_backward(grad, hat, job.rstd + row, w.norm_weight, n, w.dim, job.grad_in + row * w.dim,
                           job.norm_sums->local(0), job.norm_sums->local(1));
     });
     const int64_t pairs = bf16_panels::pairs(count);
     const bool add = start > 0;
-    const bf16_panels::TransposedPlaces weight1{pairs, {wide_grad, lines}, w.width, {normed, lines}};
-    const bf16_panels::TransposedPlaces weight2{pairs, {kept, lines}, w.dim, {activation, lines}};
+    const bf16_panels::TransposedPlaces weight1{pairs, {wide_grad, lines, w.width}, {normed, lines, w.dim}};
+    const bf16_panels::TransposedPlaces weight2{pairs, {kept, lines, w.dim}, {activation, lines, w.width}};
     at::parallel_for(0, 2 * wide_panels, 1, [&](int64_t from, int64_t to) {
       for (int64_t i = from; i < to; ++i)
         if (i < wide_panels)
-          bf16_panels::multiply_transposed(weight1, w.dim, add, job.grad_weight1, w.dim, i, i + 1, 0, narrow_panels);
+          bf16_panels::multiply_transposed(weight1, add, job.grad_weight1, w.dim, i, i + 1, 0, narrow_panels);
         else
-          bf16_panels::multiply_transposed(weight2, w.width, add, job.grad_weight2, w.width, 0, narrow_panels,
-                                           i - wide_panels, i - wide_panels + 1);
+          bf16_panels::multiply_transposed(weight2, add, job.grad_weight2, w.width, 0, narrow_panels, i - wide_panels,
+                                           i - wide_panels + 1);
     });
   }
   return bias1.total().narrow(0, 0, w.width).contiguous();

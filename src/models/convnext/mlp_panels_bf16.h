@@ -7,6 +7,7 @@
 namespace redline::models::convnext::panel_mlp {
 
 struct Bf16Forward {
+  torch::Tensor weight1, weight2;  // the parameters behind Weights' pointers
   int64_t num_rows;
   const float* x;         // the block's input, the residual
   rows::Factors factors;  // of row 0
@@ -20,6 +21,7 @@ int64_t hidden_line(int64_t width);  // filled up to whole panels
 void forward(const Weights& weights, const Bf16Forward& job);
 
 struct Bf16Backward {
+  torch::Tensor weight1;
   int64_t num_rows;
   const float* grad;
   rows::Factors factors;

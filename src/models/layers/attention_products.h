@@ -135,21 +135,22 @@ class Bf16Products {
     const int64_t line = bf16_panels::line(dim_);
     left_.resize(static_cast<size_t>(count * line));
     bf16_panels::round_rows(left, count, dim_, dim_, left_.data());
-    bf16_panels::multiply(count, padded, dim_, {left_.data(), line}, {right.data(), bf16_panels::pairs(dim_)}, false,
+    bf16_panels::multiply(count, dim_, {left_.data(), line}, {right.data(), bf16_panels::pairs(dim_), padded}, false,
                           out, width_);
   }
   void by_rows(int64_t count, int64_t seen, int64_t padded, const float* left, const std::vector<Bf16>& right,
                float* out) {
     left_.resize(static_cast<size_t>(count * padded));
     bf16_panels::round_rows(left, count, padded, width_, left_.data());
-    bf16_panels::multiply(count, dim_, seen, {left_.data(), padded}, {right.data(), rows_pairs_}, false, out, dim_);
+    bf16_panels::multiply(count, seen, {left_.data(), padded}, {right.data(), rows_pairs_, dim_}, false, out, dim_);
   }
   void transposed(int64_t count, int64_t seen, const float* left, const std::vector<Bf16>& right, float* out) {
     left_.resize(size(count, seen));
     const int64_t groups = bf16_panels::count(seen);
     bf16_panels::pack(left, count, seen, width_, 0, groups, tile_pairs_, left_.data());
-    bf16_panels::multiply_transposed({tile_pairs_, {left_.data(), tile_pairs_}, seen, {right.data(), tile_pairs_}},
-                                     dim_, true, out, dim_, 0, groups, 0, bf16_panels::count(dim_));
+    bf16_panels::multiply_transposed(
+        {tile_pairs_, {left_.data(), tile_pairs_, seen}, {right.data(), tile_pairs_, dim_}}, true, out, dim_, 0, groups,
+        0, bf16_panels::count(dim_));
   }
 
   int64_t width_, dim_, tile_pairs_ = 0, rows_pairs_ = 0;

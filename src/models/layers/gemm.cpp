@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "models/layers/gemm_bf16.h"
+#include "models/layers/packed_weights.h"
 #include "models/layers/panel_gemm.h"
 
 extern "C" __attribute__((weak)) void sgemm_(const char* transa, const char* transb, const int* m, const int* n,
@@ -121,7 +122,7 @@ GemmOperand::GemmOperand(const torch::Tensor& matrix, torch::ScalarType type, Ge
     : floats_(matrix.const_data_ptr<float>()), use_(use) {
   REDLINE_CHECK(matrix.is_contiguous(), "a weight's rows lie one after another");
   if (use != GemmUse::kAny && bf16_products(type)) {
-    low_panels_ = bf16_right_operand(matrix, use == GemmUse::kNt);
+    low_panels_ = packed_weight(matrix, use == GemmUse::kNt);
   } else if (type != torch::kFloat32) {
     low_ = matrix.to(type);
   } else if (use != GemmUse::kAny && panels::preferred() && matrix.numel() > 0) {

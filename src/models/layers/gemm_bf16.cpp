@@ -63,7 +63,7 @@ void bf16_multiply(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
   const int64_t length = bf16_panels::line(k);
   Bf16* left = scratch(m * length);
   bf16_panels::round_rows(a, m, k, lda, left);
-  bf16_panels::multiply(m, n, k, {left, length}, {words(right), bf16_panels::pairs(k)}, beta != 0.0f, c, ldc);
+  bf16_panels::multiply(m, k, {left, length}, {words(right), bf16_panels::pairs(k), n}, beta != 0.0f, c, ldc);
 }
 
 void bf16_multiply(int64_t m, int64_t n, int64_t k, const torch::Tensor& rounded, int64_t first_row,
@@ -71,7 +71,7 @@ void bf16_multiply(int64_t m, int64_t n, int64_t k, const torch::Tensor& rounded
   const int64_t length = bf16_panels::line(k);
   REDLINE_CHECK(right.numel() == bf16_panels::size(k, n) && rounded.size(1) == length,
                 "both operands were made ready for this product");
-  bf16_panels::multiply(m, n, k, {words(rounded) + first_row * length, length}, {words(right), bf16_panels::pairs(k)},
+  bf16_panels::multiply(m, k, {words(rounded) + first_row * length, length}, {words(right), bf16_panels::pairs(k), n},
                         beta != 0.0f, c, ldc);
 }
 
@@ -94,11 +94,29 @@ void bf16_weight_grad(int64_t m, int64_t n, int64_t k, const float* a, int64_t l
     const int64_t count = std::min(depth, k - start);
     bf16_panels::pack(a + start * lda, count, m, lda, 0, bf16_panels::count(m), lines, left);
     bf16_panels::pack(b + start * ldb, count, n, ldb, 0, bf16_panels::count(n), lines, right);
-    bf16_panels::multiply_transposed({bf16_panels::pairs(count), {left, lines}, m, {right, lines}}, n,
+    bf16_panels::multiply_transposed({bf16_panels::pairs(count), {left, lines, m}, {right, lines, n}},
                                      beta != 0.0f || start > 0, c, ldc, 0, bf16_panels::count(m), 0,
                                      bf16_panels::count(n));
     if (k == 0) return;
   }
+}
+
+void bf16_nt(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta,
+             float* c, int64_t ldc) {
+  const int64_t length = bf16_panels::line(k);
+  Bf16 *left = scratch(m * length + bf16_panels::size(k, n)), *right = left + m * length;
+  bf16_panels::round_rows(a, m, k, lda, left);
+  bf16_panels::pack_transposed(b, n, k, ldb, 0, bf16_panels::count(n), right);
+  bf16_panels::multiply(m, k, {left, length}, {right, bf16_panels::pairs(k), n}, beta != 0.0f, c, ldc);
+}
+
+void bf16_nn(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta,
+             float* c, int64_t ldc) {
+  const int64_t length = bf16_panels::line(k), pairs = bf16_panels::pairs(k);
+  Bf16 *left = scratch(m * length + bf16_panels::size(k, n)), *right = left + m * length;
+  bf16_panels::round_rows(a, m, k, lda, left);
+  bf16_panels::pack(b, k, n, ldb, 0, bf16_panels::count(n), pairs, right);
+  bf16_panels::multiply(m, k, {left, length}, {right, pairs, n}, beta != 0.0f, c, ldc);
 }
 
 torch::Tensor bf16_parallel_tn(const torch::Tensor& a, const torch::Tensor& b) {
@@ -119,14 +137,14 @@ torch::Tensor bf16_parallel_tn(const torch::Tensor& a, const torch::Tensor& b) {
       pack_rows(a, start + 2 * begin, rows, lines, left + begin * kPairLine);
       pack_rows(b, start + 2 * begin, rows, lines, right + begin * kPairLine);
     });
-    const bf16_panels::TransposedPlaces places{pairs, {left, lines}, m, {right, lines}};
+    const bf16_panels::TransposedPlaces places{pairs, {left, lines, m}, {right, lines, n}};
     const bool by_left = left_panels >= right_panels;
     at::parallel_for(0, std::max(left_panels, right_panels), 1, [&](int64_t from, int64_t to) {
       if (by_left)
-        bf16_panels::multiply_transposed(places, n, start > 0, c, n, from, to, 0, right_panels);
+        bf16_panels::multiply_transposed(places, start > 0, c, n, from, to, 0, right_panels);
       else
         for (int64_t i = from; i < to; ++i)
-          bf16_panels::multiply_transposed(places, n, start > 0, c, n, 0, left_panels, i, i + 1);
+          bf16_panels::multiply_transposed(places, start > 0, c, n, 0, left_panels, i, i + 1);
     });
   }
   return out;

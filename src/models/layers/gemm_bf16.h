@@ -27,6 +27,12 @@ void bf16_round(const float* x, int64_t rows, int64_t k, int64_t ld, torch::Tens
 // Of one thread. c [m, n] = a^T b + beta c with a [k, m], b [k, n].
 void bf16_weight_grad(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
                       float beta, float* c, int64_t ldc);
+// Of one thread, where both operands are activations: c [m, n] = a b^T + beta c with b [n, k], a b + beta c with b [k,
+// n].
+void bf16_nt(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta,
+             float* c, int64_t ldc);
+void bf16_nn(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta,
+             float* c, int64_t ldc);
 // By all threads: a [rows, m] and b [rows, n], each float or bfloat16, contiguous -> [m, n].
 torch::Tensor bf16_parallel_tn(const torch::Tensor& a, const torch::Tensor& b);
 

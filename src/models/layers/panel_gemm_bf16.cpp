@@ -3,6 +3,8 @@
 #include <atomic>
 #include <vector>
 
+#include "device/low_products.h"
+
 namespace redline::models::bf16_panels {
 
 namespace {
@@ -17,6 +19,41 @@ bool has_units() {
   return false;
 #endif
 }
+
+// Writes or adds tiles to a row-major matrix of `columns` columns. Widths such as 176 end with half a panel, so a whole
+// vector before the end is stored as one.
+template <bool kAdd>
+struct StoreSums {
+  float* to;
+  int64_t ld, columns;
+  template <int kLanes, int kRows>
+  REDLINE_TILE void operator()(const TilePlace& place, const LaneVec<kLanes> (&sums)[kRows][2]) const {
+    const int64_t column = place.panel * kPanel;
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) {
+      const int64_t real = columns - column - v * kLanes;
+      float* out = to + place.row * ld + column + v * kLanes;
+      if (real >= kLanes) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kRows; ++i) {
+          LaneVec<kLanes> value = sums[i][v];
+          if (kAdd) {
+            LaneVec<kLanes> before;
+            panels::load(out + i * ld, before);
+            value += before;
+          }
+          panels::store(value, out + i * ld);
+        }
+      } else if (real > 0) {
+        float part[kLanes];
+        for (int i = 0; i < kRows; ++i) {
+          panels::store(sums[i][v], part);
+          for (int64_t c = 0; c < real; ++c) out[i * ld + c] = part[c] + (kAdd ? out[i * ld + c] : 0.0f);
+        }
+      }
+    }
+  }
+};
 
 #if REDLINE_BF16_UNITS
 // What is below the smallest normal number becomes 0 here, and stays in the plain way; sums notice neither.
@@ -79,20 +116,19 @@ REDLINE_BF16_TARGET void pack_by_units(const T* x, int64_t rows, int64_t columns
   }
 }
 
-REDLINE_BF16_TARGET void multiply_by_units(int64_t rows, int64_t columns, int64_t depth, const Left& left,
-                                           const Right& right, bool add, float* c, int64_t ldc) {
+REDLINE_BF16_TARGET void multiply_by_units(int64_t rows, int64_t depth, const Left& left, const Right& right, bool add,
+                                           float* c, int64_t ldc) {
   if (add)
-    product(rows, depth, left, right, 0, count(columns), panels::Store<true>{c, ldc, columns});
+    product(rows, depth, left, right, 0, count(right.columns), StoreSums<true>{c, ldc, right.columns});
   else
-    product(rows, depth, left, right, 0, count(columns), panels::Store<false>{c, ldc, columns});
+    product(rows, depth, left, right, 0, count(right.columns), StoreSums<false>{c, ldc, right.columns});
 }
-REDLINE_BF16_TARGET void transposed_by_units(const TransposedPlaces& at, int64_t columns, bool add, float* c,
-                                             int64_t ldc, int64_t left_first, int64_t left_last, int64_t first,
-                                             int64_t last) {
+REDLINE_BF16_TARGET void transposed_by_units(const TransposedPlaces& at, bool add, float* c, int64_t ldc,
+                                             int64_t left_first, int64_t left_last, int64_t first, int64_t last) {
   if (add)
-    transposed_product(at, left_first, left_last, first, last, panels::Store<true>{c, ldc, columns});
+    transposed_product(at, left_first, left_last, first, last, StoreSums<true>{c, ldc, at.right.columns});
   else
-    transposed_product(at, left_first, left_last, first, last, panels::Store<false>{c, ldc, columns});
+    transposed_product(at, left_first, left_last, first, last, StoreSums<false>{c, ldc, at.right.columns});
 }
 #endif
 
@@ -178,26 +214,27 @@ void pack_transposed(const float* x, int64_t rows, int64_t columns, int64_t ld, 
   }
 }
 
-void multiply(int64_t rows, int64_t columns, int64_t depth, const Left& left, const Right& right, bool add, float* c,
-              int64_t ldc) {
+void multiply(int64_t rows, int64_t depth, const Left& left, const Right& right, bool add, float* c, int64_t ldc) {
+  const device::low_products::Timed timed;
 #if REDLINE_BF16_UNITS
-  if (units()) return multiply_by_units(rows, columns, depth, left, right, add, c, ldc);
+  if (units()) return multiply_by_units(rows, depth, left, right, add, c, ldc);
 #endif
   if (add)
-    product_plain(rows, depth, left, right, 0, count(columns), panels::Store<true>{c, ldc, columns});
+    product_plain(rows, depth, left, right, 0, count(right.columns), StoreSums<true>{c, ldc, right.columns});
   else
-    product_plain(rows, depth, left, right, 0, count(columns), panels::Store<false>{c, ldc, columns});
+    product_plain(rows, depth, left, right, 0, count(right.columns), StoreSums<false>{c, ldc, right.columns});
 }
 
-void multiply_transposed(const TransposedPlaces& at, int64_t columns, bool add, float* c, int64_t ldc,
-                         int64_t left_first, int64_t left_last, int64_t first, int64_t last) {
+void multiply_transposed(const TransposedPlaces& at, bool add, float* c, int64_t ldc, int64_t left_first,
+                         int64_t left_last, int64_t first, int64_t last) {
+  const device::low_products::Timed timed;
 #if REDLINE_BF16_UNITS
-  if (units()) return transposed_by_units(at, columns, add, c, ldc, left_first, left_last, first, last);
+  if (units()) return transposed_by_units(at, add, c, ldc, left_first, left_last, first, last);
 #endif
   if (add)
-    transposed_product_plain(at, left_first, left_last, first, last, panels::Store<true>{c, ldc, columns});
+    transposed_product_plain(at, left_first, left_last, first, last, StoreSums<true>{c, ldc, at.right.columns});
   else
-    transposed_product_plain(at, left_first, left_last, first, last, panels::Store<false>{c, ldc, columns});
+    transposed_product_plain(at, left_first, left_last, first, last, StoreSums<false>{c, ldc, at.right.columns});
 }
 
 }  // namespace redline::models::bf16_panels

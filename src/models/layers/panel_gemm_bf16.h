@@ -80,15 +80,17 @@ struct Left {
   int64_t step;
 };
 
-// A right operand in panels, each with room for `panel_pairs` pairs of rows; a product may use fewer.
+// A right operand in panels, each with room for `panel_pairs` pairs of rows; a product may use fewer. `columns` are
+// real.
 struct Right {
   const Bf16* data;
-  int64_t panel_pairs;
+  int64_t panel_pairs, columns;
   const Bf16* panel(int64_t index) const { return data + index * panel_pairs * kPairLine; }
 };
 
 #if REDLINE_BF16_UNITS
-template <int kRows, bool kTransposed, class Finish>
+// kHalf: only the panel's first sixteen columns are real; the other sums stay zero.
+template <int kRows, bool kTransposed, bool kHalf, class Finish>
 REDLINE_BF16_TARGET REDLINE_TILE void tile(const Left& left, int64_t depth_pairs, const Bf16* b, const TilePlace& place,
                                            const Finish& finish) {
   __m512 sums[kRows][2];
@@ -96,14 +98,16 @@ REDLINE_BF16_TARGET REDLINE_TILE void tile(const Left& left, int64_t depth_pairs
   for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_ps();
   const Bf16* a = left.data;
   for (int64_t p = 0; p < depth_pairs; ++p) {
-    const __m512i first = _mm512_loadu_si512(b), second = _mm512_loadu_si512(b + kPanel);
+    const __m512i first = _mm512_loadu_si512(b), second = kHalf ? first : _mm512_loadu_si512(b + kPanel);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
       int pair;
       std::memcpy(&pair, a + (kTransposed ? 2 * i : i * left.step), sizeof(pair));
       const __m512i value = _mm512_set1_epi32(pair);
       sums[i][0] = _mm512_dpbf16_ps(sums[i][0], reinterpret_cast<__m512bh>(value), reinterpret_cast<__m512bh>(first));
-      sums[i][1] = _mm512_dpbf16_ps(sums[i][1], reinterpret_cast<__m512bh>(value), reinterpret_cast<__m512bh>(second));
+      if (!kHalf)
+        sums[i][1] =
+            _mm512_dpbf16_ps(sums[i][1], reinterpret_cast<__m512bh>(value), reinterpret_cast<__m512bh>(second));
     }
     a += kTransposed ? left.step : 2;
     b += kPairLine;
@@ -112,23 +116,23 @@ REDLINE_BF16_TARGET REDLINE_TILE void tile(const Left& left, int64_t depth_pairs
   finish.template operator()<kLanes, kRows>(place, out);
 }
 
-template <bool kTransposed, class Finish>
+template <bool kTransposed, bool kHalf, class Finish>
 REDLINE_BF16_TARGET REDLINE_TILE void column_of_tiles(int64_t rows, Left left, int64_t depth_pairs, const Bf16* b,
                                                       TilePlace place, const Finish& finish) {
   const int64_t step = kTransposed ? 2 : left.step;
   for (; rows >= 8; rows -= 8, left.data += 8 * step, place.row += 8)
-    tile<8, kTransposed>(left, depth_pairs, b, place, finish);
+    tile<8, kTransposed, kHalf>(left, depth_pairs, b, place, finish);
   if (rows & 4) {
-    tile<4, kTransposed>(left, depth_pairs, b, place, finish);
+    tile<4, kTransposed, kHalf>(left, depth_pairs, b, place, finish);
     left.data += 4 * step;
     place.row += 4;
   }
   if (rows & 2) {
-    tile<2, kTransposed>(left, depth_pairs, b, place, finish);
+    tile<2, kTransposed, kHalf>(left, depth_pairs, b, place, finish);
     left.data += 2 * step;
     place.row += 2;
   }
-  if (rows & 1) tile<1, kTransposed>(left, depth_pairs, b, place, finish);
+  if (rows & 1) tile<1, kTransposed, kHalf>(left, depth_pairs, b, place, finish);
 }
 #endif
 
@@ -152,13 +156,11 @@ inline void column_of_rows(int64_t rows, const Left& left, int64_t depth_pairs, 
 // The same two products by the units (inside a function of REDLINE_BF16_TARGET) and plainly.
 //
 // product: rows [0, rows) of the left operand times panels [first, last) of a right operand, of which `depth` rows are
-// used. transposed_product: panels [left_first, left_last) of a matrix of `columns` columns, transposed, times panels
-// [first, last) of another; of both `depth_pairs` pairs are used.
+// used. transposed_product: panels [left_first, left_last) of a matrix, transposed, times panels [first, last) of
+// another; of both `depth_pairs` pairs are used.
 struct TransposedPlaces {
   int64_t depth_pairs;
-  Right left;  // a right operand's form, read as a left one
-  int64_t columns;
-  Right right;
+  Right left, right;  // the left one has a right operand's form too
 };
 
 #if REDLINE_BF16_UNITS
@@ -166,7 +168,10 @@ template <class Finish>
 REDLINE_BF16_TARGET REDLINE_TILE void product(int64_t rows, int64_t depth, const Left& left, const Right& right,
                                               int64_t first, int64_t last, const Finish& finish) {
   for (int64_t panel = first; panel < last; ++panel)
-    column_of_tiles<false>(rows, left, pairs(depth), right.panel(panel), {0, panel, 0}, finish);
+    if (right.columns - panel * kPanel > kLanes)
+      column_of_tiles<false, false>(rows, left, pairs(depth), right.panel(panel), {0, panel, 0}, finish);
+    else
+      column_of_tiles<false, true>(rows, left, pairs(depth), right.panel(panel), {0, panel, 0}, finish);
 }
 template <class Finish>
 REDLINE_BF16_TARGET REDLINE_TILE void transposed_product(const TransposedPlaces& at, int64_t left_first,
@@ -174,8 +179,14 @@ REDLINE_BF16_TARGET REDLINE_TILE void transposed_product(const TransposedPlaces&
                                                          const Finish& finish) {
   for (int64_t group = left_first; group < left_last; ++group)
     for (int64_t panel = first; panel < last; ++panel)
-      column_of_tiles<true>(std::min(kPanel, at.columns - group * kPanel), {at.left.panel(group), kPairLine},
-                            at.depth_pairs, at.right.panel(panel), {group * kPanel, panel, 0}, finish);
+      if (at.right.columns - panel * kPanel > kLanes)
+        column_of_tiles<true, false>(std::min(kPanel, at.left.columns - group * kPanel),
+                                     {at.left.panel(group), kPairLine}, at.depth_pairs, at.right.panel(panel),
+                                     {group * kPanel, panel, 0}, finish);
+      else
+        column_of_tiles<true, true>(std::min(kPanel, at.left.columns - group * kPanel),
+                                    {at.left.panel(group), kPairLine}, at.depth_pairs, at.right.panel(panel),
+                                    {group * kPanel, panel, 0}, finish);
 }
 #endif
 template <class Finish>
@@ -189,7 +200,7 @@ inline void transposed_product_plain(const TransposedPlaces& at, int64_t left_fi
                                      int64_t last, const Finish& finish) {
   for (int64_t group = left_first; group < left_last; ++group)
     for (int64_t panel = first; panel < last; ++panel)
-      column_of_rows<true>(std::min(kPanel, at.columns - group * kPanel), {at.left.panel(group), kPairLine},
+      column_of_rows<true>(std::min(kPanel, at.left.columns - group * kPanel), {at.left.panel(group), kPairLine},
                            at.depth_pairs, at.right.panel(panel), {group * kPanel, panel, 0}, finish);
 }
 
@@ -207,12 +218,11 @@ void pack(const Bf16* x, int64_t rows, int64_t columns, int64_t ld, int64_t firs
           Bf16* to);
 void pack_transposed(const float* x, int64_t rows, int64_t columns, int64_t ld, int64_t first, int64_t last, Bf16* to);
 
-// c [rows, columns] (+)= left [rows, depth] right [depth, columns]; left row by row.
-void multiply(int64_t rows, int64_t columns, int64_t depth, const Left& left, const Right& right, bool add, float* c,
-              int64_t ldc);
-// The given panels of c [at.columns, columns] (+)= left^T right.
-void multiply_transposed(const TransposedPlaces& at, int64_t columns, bool add, float* c, int64_t ldc,
-                         int64_t left_first, int64_t left_last, int64_t first, int64_t last);
+// c [rows, right's columns] (+)= left [rows, depth] right; left row by row.
+void multiply(int64_t rows, int64_t depth, const Left& left, const Right& right, bool add, float* c, int64_t ldc);
+// The given panels of c [left's columns, right's columns] (+)= left^T right.
+void multiply_transposed(const TransposedPlaces& at, bool add, float* c, int64_t ldc, int64_t left_first,
+                         int64_t left_last, int64_t first, int64_t last);
 
 // Whether the units are there and used: where not, other ways are faster than the plain one of these products.
 bool units();

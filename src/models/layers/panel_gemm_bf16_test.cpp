@@ -12,7 +12,7 @@
 #include "models/layers/gemm_bf16.h"
 #include "models/layers/layer_test_tools.h"
 
-namespace redline::models {
+namespace redline::models::bf16_gemm_test {
 namespace {
 
 using bf16_panels::Bf16;
@@ -76,9 +76,9 @@ class PanelGemmBf16 : public ::testing::TestWithParam<bf16_panels::Way> {
   void TearDown() override { bf16_panels::use(bf16_panels::Way::kAsTheMachine); }
 };
 
-const std::vector<std::array<int64_t, 3>> kShapes = {{1, 1, 1},   {8, 32, 32},  {7, 33, 31},  {13, 50, 37},
-                                                     {6, 16, 64}, {70, 96, 33}, {15, 31, 95}, {128, 64, 96},
-                                                     {3, 200, 5}, {0, 40, 8},   {5, 0, 8},    {9, 70, 0}};
+const std::vector<std::array<int64_t, 3>> kShapes = {
+    {1, 1, 1},    {8, 32, 32},   {7, 33, 31}, {13, 50, 37}, {6, 16, 64}, {17, 48, 20}, {70, 96, 33},
+    {15, 31, 95}, {128, 64, 96}, {3, 200, 5}, {0, 40, 8},   {5, 0, 8},   {9, 70, 0}};
 
 TEST_P(PanelGemmBf16, EqualsTheProductOfRoundedOperands) {
   for (const auto& [m, n, k] : kShapes)
@@ -93,7 +93,7 @@ TEST_P(PanelGemmBf16, EqualsTheProductOfRoundedOperands) {
       torch::Tensor left = unwritten(m * bf16_panels::line(k));
       bf16_panels::round_rows(a.const_data_ptr<float>(), m, k, k, words(left));
       Result c(m, n, 0.5f);
-      bf16_panels::multiply(m, n, k, {words(left), bf16_panels::line(k)}, {words(right), bf16_panels::pairs(k)}, add,
+      bf16_panels::multiply(m, k, {words(left), bf16_panels::line(k)}, {words(right), bf16_panels::pairs(k), n}, add,
                             c.data(), c.ld());
       expect_close(c.part, torch::mm(rounded(a), rounded(b)) + (add ? 0.5 : 0.0), k);
       EXPECT_TRUE(c.kept_its_bounds());
@@ -108,10 +108,10 @@ TEST_P(PanelGemmBf16, EqualsTheTransposedProduct) {
       const torch::Tensor left = in_panels(a), right = in_panels(b);
       Result c(m, n, 0.5f);
       const int64_t pairs = bf16_panels::pairs(k), groups = bf16_panels::count(m), half = groups / 2;
-      const bf16_panels::TransposedPlaces places{pairs, {words(left), pairs}, m, {words(right), pairs}};
+      const bf16_panels::TransposedPlaces places{pairs, {words(left), pairs, m}, {words(right), pairs, n}};
       const int64_t last = bf16_panels::count(n);
-      bf16_panels::multiply_transposed(places, n, add, c.data(), c.ld(), 0, half, 0, last);
-      bf16_panels::multiply_transposed(places, n, add, c.data(), c.ld(), half, groups, 0, last);
+      bf16_panels::multiply_transposed(places, add, c.data(), c.ld(), 0, half, 0, last);
+      bf16_panels::multiply_transposed(places, add, c.data(), c.ld(), half, groups, 0, last);
       expect_close(c.part, torch::mm(rounded(a).t(), rounded(b)) + (add ? 0.5 : 0.0), k);
       EXPECT_TRUE(c.kept_its_bounds());
     }
@@ -164,6 +164,25 @@ TEST_P(PanelGemmBf16, TheTilesOfTheLayersUseThem) {
   }
 }
 
+TEST_P(PanelGemmBf16, ProductsOfActivations) {
+  for (const auto& [m, n, k] : kShapes) {
+    if (m == 0 || n == 0 || k == 0) continue;
+    SCOPED_TRACE(::testing::Message() << m << " x " << n << " x " << k);
+    const torch::Tensor a = wave({m, k + 2}, 0.1, torch::kFloat32), b = wave({n, k + 4}, 0.7, torch::kFloat32);
+    const torch::Tensor across = b.narrow(1, 0, k).t().contiguous();
+    const torch::Tensor expected = torch::mm(rounded(a.narrow(1, 0, k)), rounded(across)) + 0.5;
+    Result straight(m, n, 0.5f), turned(m, n, 0.5f);
+    bf16_nn(m, n, k, a.const_data_ptr<float>(), k + 2, across.const_data_ptr<float>(), n, 1.0f, straight.data(),
+            straight.ld());
+    bf16_nt(m, n, k, a.const_data_ptr<float>(), k + 2, b.const_data_ptr<float>(), k + 4, 1.0f, turned.data(),
+            turned.ld());
+    for (const Result* c : {&straight, &turned}) {
+      expect_close(c->part, expected, k);
+      EXPECT_TRUE(c->kept_its_bounds());
+    }
+  }
+}
+
 // The control: what was not rounded is not within the tolerance, so rounding is what is tested.
 TEST_P(PanelGemmBf16, TheProductOfTheFloatsIsFar) {
   const torch::Tensor a = wave({9, 40}, 0.1, torch::kFloat32), b = wave({40, 33}, 0.7, torch::kFloat32);
@@ -171,7 +190,7 @@ TEST_P(PanelGemmBf16, TheProductOfTheFloatsIsFar) {
   torch::Tensor left = unwritten(9 * 40);
   bf16_panels::round_rows(a.const_data_ptr<float>(), 9, 40, 40, words(left));
   Result c(9, 33, 0.0f);
-  bf16_panels::multiply(9, 33, 40, {words(left), 40}, {words(right), 20}, false, c.data(), c.ld());
+  bf16_panels::multiply(9, 40, {words(left), 40}, {words(right), 20, 33}, false, c.data(), c.ld());
   EXPECT_GT((c.part - torch::mm(a, b)).abs().max().item<float>(), 1e-3f);
 }
 
@@ -182,4 +201,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, PanelGemmBf16,
                          });
 
 }  // namespace
-}  // namespace redline::models
+}  // namespace redline::models::bf16_gemm_test

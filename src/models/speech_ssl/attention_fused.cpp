@@ -54,6 +54,17 @@ struct AttentionState {
   }
 };
 
+// Products of activations in the pass's precision.
+using ActivationProduct = void (*)(int64_t, int64_t, int64_t, const float*, int64_t, const float*, int64_t, float,
+                                   float*, int64_t);
+struct HeadProducts {
+  explicit HeadProducts(torch::ScalarType type)
+      : nt(bf16_products(type) ? bf16_nt : float_nt),
+        nn(bf16_products(type) ? bf16_nn : float_nn),
+        tn(bf16_products(type) ? bf16_weight_grad : float_tn) {}
+  ActivationProduct nt, nn, tn;
+};
+
 // The operands of one (clip, head) and one thread's buffers.
 struct HeadTask {
   const AttentionState& s;
@@ -88,11 +99,12 @@ struct HeadTask {
 
 void attention_weights(const HeadTask& t, std::vector<float>& ac, std::vector<float>& bd, float* weights) {
   const AttentionState& s = t.s;
+  const HeadProducts products(s.type);
   const int64_t n = t.length, dk = s.per_head;
   ac.resize(static_cast<size_t>(n * n));
   bd.resize(static_cast<size_t>(n * t.positions));
-  float_nt(n, n, dk, t.qu.data(), dk, t.k, 3 * s.dim, 0.0f, ac.data(), n);
-  float_nt(n, t.positions, dk, t.qv.data(), dk, t.p, s.dim, 0.0f, bd.data(), t.positions);
+  products.nt(n, n, dk, t.qu.data(), dk, t.k, 3 * s.dim, 0.0f, ac.data(), n);
+  products.nt(n, t.positions, dk, t.qv.data(), dk, t.p, s.dim, 0.0f, bd.data(), t.positions);
   for (int64_t i = 0; i < n; ++i) {
     const auto [first, last] = s.pass.visible(i, n);
     float* out = weights + i * n;
@@ -138,9 +150,10 @@ struct HeadBuffers {
 // ds: gradient at the scaled scores, from the gradient at the context.
 void score_gradient(const HeadTask& t, const float* weights, const float* g_context, HeadBuffers& buffers) {
   const AttentionState& s = t.s;
+  const HeadProducts products(s.type);
   const int64_t n = t.length;
   buffers.ds.resize(static_cast<size_t>(n * n));
-  float_nt(n, n, s.per_head, g_context, s.dim, t.v, 3 * s.dim, 0.0f, buffers.ds.data(), n);
+  products.nt(n, n, s.per_head, g_context, s.dim, t.v, 3 * s.dim, 0.0f, buffers.ds.data(), n);
   for (int64_t i = 0; i < n; ++i) {
     float* d = buffers.ds.data() + i * n;
     if (s.attention_dropout.on()) rows::drop_row(d, s.keep(t.b, t.h, i, buffers.words), n, d);
@@ -153,6 +166,7 @@ void AttentionBackward::heads_backward(const torch::Tensor& g_context, torch::Te
   const torch::Tensor u = input(kInU), bias_v = input(kInBiasV), qkv = kept_qkv.floats();
   const int64_t d = state.dim, dk = state.per_head, all = (2 * state.time - 1) * d;
   torch::Tensor partial = torch::zeros({at::get_num_threads(), all});
+  const HeadProducts products(state.type);
   at::parallel_for(0, state.batch * state.heads, 1, [&](int64_t begin, int64_t end) {
     HeadBuffers buffers;
     float* g_p = partial.mutable_data_ptr<float>() + at::get_thread_num() * all;
@@ -164,19 +178,19 @@ void AttentionBackward::heads_backward(const torch::Tensor& g_context, torch::Te
       const float* gc = row(g_context, t.b * state.time) + t.h * dk;
       float *gq = row(g_qkv, t.b * state.time) + t.h * dk, *gk = gq + d, *gv = gk + d;
       const float* dropped = dropped_weights(t, weights_here, buffers.dropped, buffers.words);
-      float_tn(n, dk, n, dropped, n, gc, d, 0.0f, gv, 3 * d);
+      products.tn(n, dk, n, dropped, n, gc, d, 0.0f, gv, 3 * d);
       score_gradient(t, weights_here, gc, buffers);
       buffers.dqu.resize(static_cast<size_t>(n * dk));
       buffers.dqv.resize(static_cast<size_t>(n * dk));
-      float_nn(n, dk, n, buffers.ds.data(), n, t.k, 3 * d, 0.0f, buffers.dqu.data(), dk);
-      float_tn(n, dk, n, buffers.ds.data(), n, t.qu.data(), dk, 0.0f, gk, 3 * d);
+      products.nn(n, dk, n, buffers.ds.data(), n, t.k, 3 * d, 0.0f, buffers.dqu.data(), dk);
+      products.tn(n, dk, n, buffers.ds.data(), n, t.qu.data(), dk, 0.0f, gk, 3 * d);
       buffers.dbd.assign(static_cast<size_t>(n * t.positions), 0.0f);
       for (int64_t i = 0; i < n; ++i)
         std::memcpy(buffers.dbd.data() + i * t.positions + n - 1 - i, buffers.ds.data() + i * n,
                     static_cast<size_t>(n) * sizeof(float));
-      float_nn(n, dk, t.positions, buffers.dbd.data(), t.positions, t.p, d, 0.0f, buffers.dqv.data(), dk);
-      float_tn(t.positions, dk, n, buffers.dbd.data(), t.positions, t.qv.data(), dk, 1.0f,
-               g_p + (state.time - n) * d + t.h * dk, d);
+      products.nn(n, dk, t.positions, buffers.dbd.data(), t.positions, t.p, d, 0.0f, buffers.dqv.data(), dk);
+      products.tn(t.positions, dk, n, buffers.dbd.data(), t.positions, t.qv.data(), dk, 1.0f,
+                  g_p + (state.time - n) * d + t.h * dk, d);
       for (int64_t i = 0; i < n; ++i)
         for (int64_t c = 0; c < dk; ++c)
           gq[i * 3 * d + c] =
@@ -260,6 +274,7 @@ void project(const RowMatrix& in, const LayerNorm& norm, const SelfAttention& a,
 
 void attend(const AttentionState& s, const torch::Tensor& qkv, const torch::Tensor& projected, const SelfAttention& a,
             torch::Tensor& weights, torch::Tensor& context) {
+  const HeadProducts products(s.type);
   at::parallel_for(0, s.batch * s.heads, 1, [&](int64_t begin, int64_t end) {
     std::vector<float> qu, qv, ac, bd, dropped;
     std::vector<uint16_t> words;
@@ -268,8 +283,8 @@ void attend(const AttentionState& s, const torch::Tensor& qkv, const torch::Tens
       if (t.length == 0) continue;
       float* here = weights.mutable_data_ptr<float>() + s.weights_at(t.b, t.h);
       attention_weights(t, ac, bd, here);
-      float_nn(t.length, s.per_head, t.length, dropped_weights(t, here, dropped, words), t.length, t.v, 3 * s.dim, 0.0f,
-               row(context, t.b * s.time) + t.h * s.per_head, s.dim);
+      products.nn(t.length, s.per_head, t.length, dropped_weights(t, here, dropped, words), t.length, t.v, 3 * s.dim,
+                  0.0f, row(context, t.b * s.time) + t.h * s.per_head, s.dim);
     }
   });
 }

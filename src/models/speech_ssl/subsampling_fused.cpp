@@ -104,7 +104,7 @@ Weights make_weights(const std::vector<torch::Tensor>& inputs, int64_t channels,
   for (size_t i = kFixedInputs; i < inputs.size(); i += kStageInputs) {
     StageWeights s{taps_first(inputs[i]),
                    inputs[i + 1].detach().contiguous(),
-                   inputs[i + 2].detach().reshape({channels, channels}).contiguous(),
+                   inputs[i + 2].reshape({channels, channels}).contiguous(),
                    inputs[i + 3].detach().contiguous(),
                    {}};
     s.pointwise_operand = GemmOperand(s.pointwise, type, use);

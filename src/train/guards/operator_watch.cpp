@@ -194,13 +194,11 @@ std::string operator_words(const std::string& name) {
   return node ? words + " backward" : aten ? words.substr(6) : words;
 }
 
-double dtype_share(const std::vector<OperatorTime>& times, torch::ScalarType dtype) {
-  double all = 0, part = 0;
-  for (const OperatorTime& time : times) {
-    all += time.self_seconds;
-    if (time.dtype == dtype) part += time.self_seconds;
-  }
-  return all > 0 ? part / all : 0.0;
+double dtype_seconds(const std::vector<OperatorTime>& times, torch::ScalarType dtype) {
+  double seconds = 0;
+  for (const OperatorTime& time : times)
+    if (time.dtype == dtype) seconds += time.self_seconds;
+  return seconds;
 }
 
 }  // namespace redline::train

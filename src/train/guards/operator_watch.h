@@ -53,7 +53,7 @@ class OperatorTimer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Share of the operator time spent in `dtype`.
-double dtype_share(const std::vector<OperatorTime>& times, torch::ScalarType dtype);
+// Of the operators whose result is of `dtype`, added.
+double dtype_seconds(const std::vector<OperatorTime>& times, torch::ScalarType dtype);
 
 }  // namespace redline::train

@@ -1,10 +1,12 @@
 #include "train/loop/recording.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/time.h"
+#include "device/low_products.h"
 #include "device/memory.h"
 #include "device/process_memory.h"
 
@@ -38,20 +40,28 @@ void Recording::start() {
 }
 
 void Recording::begin_step() {
-  if (state_.at.step == timed_step_) timer_.emplace();
+  if (state_.at.step != timed_step_) return;
+  timer_.emplace();
+  device::low_products::start();
 }
 
-// "Check that half precision is really on": what share of the operators' time ran in it.
+// "Check that half precision is really on": what share of forward and backward ran in it. LibTorch's operators run one
+// after another; products inside our own are counted by thread.
 void Recording::end_compute(Precision precision) {
   if (!timer_) return;
   const std::vector<OperatorTime> times = timer_->times();
   timer_.reset();
+  const double own_seconds = device::low_products::stop() / std::max(1, at::get_num_threads());
   if (precision == Precision::Fp32) return;
   const torch::ScalarType type = precision == Precision::Fp16Mixed ? torch::kFloat16 : torch::kBFloat16;
-  const double share = dtype_share(times, type);
+  const double low = own_seconds + dtype_seconds(times, type);
+  double all = 0;
+  for (const measure::Phase phase : {measure::Phase::Forward, measure::Phase::Backward})
+    all += static_cast<double>(clock_.times()[static_cast<size_t>(phase)]) * 1e-9;
+  const double share = low / std::max({all, low, 1e-9});
   parts_.event("precision",
                {{"step", state_.at.step}, {"precision", std::string(precision_name(precision))}, {"share", share}});
-  log_info(fmt::format("Precision {} is in force: {:.0f} % of the operators' time runs in {}.",
+  log_info(fmt::format("Precision {} is in force: {:.0f} % of the time of forward and backward runs in {}.",
                        precision_name(precision), 100 * share, number_name(precision)));
 }
 

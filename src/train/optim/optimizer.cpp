@@ -83,7 +83,10 @@ bool Optimizer::step_adam(double lr, double decay, double divisor) {
                      lists_.first[i].data_ptr<float>(), lists_.second[i].data_ptr<float>(),
                      config_.amsgrad ? lists_.third[i].data_ptr<float>() : nullptr, lists_.params[i].numel(),
                      adam_scalars(rates, lists_.counts[i])});
-  return adam_step(adam_);
+  const bool finite = adam_step(adam_);
+  // Written behind LibTorch's back; whoever keeps something made of a parameter goes by its version.
+  for (const torch::Tensor& parameter : lists_.params) parameter.unsafeGetTensorImpl()->bump_version();
+  return finite;
 }
 
 void Optimizer::step_other(double lr, double decay, double divisor) {

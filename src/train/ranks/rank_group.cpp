@@ -137,7 +137,10 @@ void RankGroup::follow_in_place(const std::vector<torch::Tensor>& tensors) {
     if (tensor.numel() == 0) continue;
     std::vector<torch::Tensor> one{tensor.detach().contiguous()};
     guarded([&] { control_->broadcast(one)->wait(); });
-    if (!one[0].is_alias_of(tensor)) torch::Tensor(tensor.detach()).copy_(one[0]);
+    if (one[0].is_alias_of(tensor))
+      tensor.unsafeGetTensorImpl()->bump_version();  // the group wrote into it without LibTorch's operators
+    else
+      torch::Tensor(tensor.detach()).copy_(one[0]);
   }
 }
 
