@@ -81,6 +81,8 @@ bool CompiledStep::may_compile() {
 
 CompiledStep::~CompiledStep() = default;
 
+const std::string& CompiledStep::text_of(const Shape& shape) { return shape.text; }
+
 CompiledStep::Count CompiledStep::take_count() { return std::exchange(count_, {}); }
 
 int64_t CompiledStep::num_packages() const {
@@ -96,6 +98,7 @@ void CompiledStep::refuse_all(const std::string& why) {
 void CompiledStep::refuse(Shape& shape, const std::string& why) {
   shape.refused = true;
   shape.package.reset();
+  compiled_.erase(shape.text);
   log_warning(fmt::format("The step for {} is not compiled: {}. Training goes on without.", shape.text, why));
   event_("compile.refused", {{"shape", shape.text}, {"why", why}});
 }
@@ -118,10 +121,11 @@ void CompiledStep::consider(Shape& shape, const task::Batch& batch, task::Contex
   if (shape.refused || shape.package != nullptr || build_ != nullptr) return;
   const int64_t packages = num_packages();
   if (packages >= settings_.most_packages) return;
-  if (shape.seen < kOften && !(shapes_.size() == 1 && shape.seen == 1)) return;
+  const bool first = shapes_.size() == 1 && shape.seen == 1, goes_on_compiled = goes_on(shape);
+  if (shape.seen < kOften && !first && !goes_on_compiled) return;
   if (prepared.empty()) prepared = task().compiled_part()->before(batch, context);
   begin_build(shape, batch, context, prepared);
-  poll_build(/*wait=*/settings_.mode == CompileMode::Before);
+  poll_build(/*wait=*/settings_.mode == CompileMode::Before || goes_on_compiled);
 }
 
 void CompiledStep::begin_build(Shape& shape, const task::Batch& batch, task::Context& context,
@@ -140,8 +144,11 @@ void CompiledStep::begin_build(Shape& shape, const task::Batch& batch, task::Con
       load(shape, *file, cache.seconds_of(name));
       return;
     }
+    const bool waits = settings_.mode == CompileMode::Before || goes_on(shape);
     log_info(fmt::format("Compiling the step for {} ({} operators){}.", shape.text, step.program.calls.size(),
-                         settings_.mode == CompileMode::Before ? "; training begins after it" : " in the background"));
+                         waits ? "; training goes on after it"
+                               : " in the background; when it is ready depends on the machine, so this run cannot be "
+                                 "repeated bit by bit (compile: true can)"));
     event_("compile.begin", {{"step", context.step()},
                              {"shape", shape.text},
                              {"operators", static_cast<int64_t>(step.program.calls.size())},
@@ -286,7 +293,9 @@ task::Loss CompiledStep::loss_of(const task::Batch& batch, task::Context& contex
   if (prepared.empty()) prepared = task().compiled_part()->before(batch, context);
   if (shape.proofs_left > 0) {
     const bool sound = prove(shape, batch, context, prepared);
-    if (!sound || (!shape.raced && !race(shape, batch, context))) return EagerStep::loss_of(batch, context);
+    if (!sound || (!shape.raced && !goes_on(shape) && !race(shape, batch, context)))
+      return EagerStep::loss_of(batch, context);
+    compiled_.try_emplace(shape.text, context.step());
   }
   return run(shape, batch, context, prepared);
 }

@@ -69,6 +69,7 @@ void Trainer::load(const CheckpointState& checkpoint) {
     log_info(
         "The checkpoint is of an older version and does not hold what was summed since the last log line: the first "
         "line after this resume covers fewer steps.");
+  program_.continue_with(at.compiled);
   replay_.forget();
   saving_.loaded();
 }
@@ -113,6 +114,7 @@ void Trainer::one_step() {
   device::memory::begin_step();
   recording_.begin_step();
   StepVerdict step = guarded_.make();
+  state_.at.compiled = program_.compiled();
   recording_.end_compute(engine_.pass().precision);
   if (step.stop) return;
   if (step.damaged_before) return repair(guarded_.late_damage());  // this step is made again
