@@ -29,7 +29,7 @@ class CompiledStep : public EagerStep {
                GradientSync* sync, CompileSettings settings, Event event);
   ~CompiledStep() override;
 
-  // Of the pieces since the last call that could have been: computed by a package, and all.
+  // Of the pieces since the last call, where steps are to be compiled: computed by a package, and all.
   struct Count {
     int64_t compiled = 0, all = 0;
   };

@@ -240,6 +240,10 @@ FitResult Trainer::fit() {
   if (agreement_.stop_signal() != 0) saving_.forget();  // a validation may have been interrupted since the last save
   saving_.now(/*wait=*/true);
   agreement_.wait_for_all();  // nobody leaves before the last state is safe
+  if (const CompiledStep::Count count = program_.take_count(); count.all > 0) {
+    parts_.event("compile.share", {{"compiled", count.compiled}, {"all", count.all}});
+    log_info(fmt::format("{} of {} pieces were computed by a compiled step.", count.compiled, count.all));
+  }
   result.early_stop = looking_.early_stop();
   result.stop_signal = agreement_.stop_signal();
   result.steps = state_.at.step;
