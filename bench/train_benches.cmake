@@ -10,3 +10,7 @@ endforeach()
 # The tuner's search against measured grids (bench/results, search_model).
 add_executable(simulate tuner/simulate.cpp)
 target_link_libraries(simulate PRIVATE redline_flags redline_tune redline_measure)
+# A job's step eager, by operators alone, and compiled.
+add_executable(compiled_step_bench compiled_step_bench.cpp)
+target_link_libraries(compiled_step_bench PRIVATE redline_flags redline_models redline_train redline_measure)
+redline_use_torch_pch(compiled_step_bench)

@@ -36,8 +36,8 @@ RunSummary run_training(Job& job, const RunOptions& options);
 // Writes nothing.
 std::vector<std::string> dry_run(Job& job);
 
-// `redline compile`: the first steps of the job on a copy, with trainer.compile as if it were true, so that the packages
-// are in the cache when the run begins. The sentences to print. Writes nothing but the cache.
+// `redline compile`: the first steps of the job on a copy, with trainer.compile as if it were true, so that the
+// packages are in the cache when the run begins. The sentences to print. Writes nothing but the cache.
 struct CompiledAhead {
   std::vector<std::string> lines;
   int64_t packages = 0;  // in use at the end

@@ -37,7 +37,7 @@ def redline(*words, cache, code=0, timeout=900, **environment):
 
 def events(run, kind):
     lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    return [line for line in lines if line.get("kind") == kind]
+    return [line["fields"] for line in lines if line.get("kind") == kind]
 
 
 def train(job, run, cache, *words, **more):
@@ -66,8 +66,8 @@ def test_convnext_trains_alike_and_keeps_its_package(tmp_path, home):
 
 def test_names_of_other_tools_turn_it_on(tmp_path, home):
     for words in (["--compile_model"], ["compile.mode=reduce-overhead"], ["--torch_compile"]):
-        shown = redline("options", "--resolve", *CONVNEXT, *words, cache=home, code=0) if False else redline("train", *CONVNEXT, *words, "--print-config", cache=home)
-        assert "compile: true" in shown.stdout or 'compile: "true"' in shown.stdout, shown.stdout
+        shown = redline("train", *CONVNEXT, *words, "--print-config", cache=home)
+        assert "  compile: \"true\"" in shown.stdout, shown.stdout
 
 
 def test_no_environment_no_compiler_no_place(tmp_path, home):

@@ -101,7 +101,9 @@ TEST(Candidates, CompilingIsTriedWhereTheRunIsLongEnough) {
   option.effect = config::Effect::Numerics;
   job.switches.push_back(option);
   read_switches(job);
-  const auto found = [&] { return *find(candidates_of(job, observed(), two_cores(), half_padding), "compile", "true"); };
+  const auto found = [&] {
+    return *find(candidates_of(job, observed(), two_cores(), half_padding), "compile", "true");
+  };
   EXPECT_EQ(found().not_tried, "");  // no end is known
   EXPECT_EQ(found().values.at("trainer.compile"), "true");
   job.max_steps = 100;

@@ -56,7 +56,9 @@ class ConvNeXtTask : public task::Task, public task::CompiledPart {
                       "or center, or leave them out.",
                       options_.loss));
     return {{"images", batch.at("images")},
-            {"targets", soft ? batch.at("targets") : mixed ? mixed_targets(batch) : batch.at("labels")}};
+            {"targets", soft    ? batch.at("targets")
+                        : mixed ? mixed_targets(batch)
+                                : batch.at("labels")}};
   }
   task::PartResult compute(const task::Tensors& in, task::Context& ctx) override {
     const Encoded encoded = model_->encode(in.at("images"), ctx);

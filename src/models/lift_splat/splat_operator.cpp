@@ -1,5 +1,5 @@
-// The splat as operators of the dispatcher, for a compiled step: a compiler sees two calls whose results have the shapes
-// that were recorded, and leaves them to us.
+// The splat as operators of the dispatcher, for a compiled step: a compiler sees two calls whose results have the
+// shapes that were recorded, and leaves them to us.
 #include <torch/library.h>
 
 #include "models/lift_splat/splat.h"
@@ -62,8 +62,8 @@ struct TracedSplat : torch::autograd::Function<TracedSplat> {
     static const auto backward = find_operator<decltype(splat_backward_kernel)>("redline::splat_backward");
     const variable_list saved = ctx->get_saved_variables();
     variable_list out(5);
-    out[0] = backward.call(grads[0], saved[0], saved[1], saved[2], saved[3], saved[4],
-                           ctx->saved_data["depths"].toInt());
+    out[0] =
+        backward.call(grads[0], saved[0], saved[1], saved[2], saved[3], saved[4], ctx->saved_data["depths"].toInt());
     return out;
   }
 };

@@ -85,8 +85,7 @@ task::Tensors LiftSplatTask::before(const task::Batch& batch, task::Context& ctx
 
 task::PartResult LiftSplatTask::compute(const task::Tensors& in, task::Context& ctx) {
   const torch::Tensor& images = in.at("imgs");
-  const torch::Tensor logits =
-      model_->traced_forward(images, {in.at("cell_of"), in.at("begin"), in.at("points")}, ctx);
+  const torch::Tensor logits = model_->traced_forward(images, {in.at("cell_of"), in.at("begin"), in.at("points")}, ctx);
   task::PartResult out;
   out.loss.value = cell_loss(logits, in.at("binimgs"));
   out.loss.weight = torch::full({}, static_cast<double>(images.size(0)), logits.options());

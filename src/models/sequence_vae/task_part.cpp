@@ -32,8 +32,7 @@ task::Tensors SequenceVaeTask::before(const task::Batch& batch, task::Context&) 
   const torch::Tensor& main = batch.at(options_.reads_tokens() ? "tokens" : "values");
   const int64_t time = bucket_of(main.size(1), options_.max_sequence_length);
   const torch::Tensor counts = torch::tensor(lengths, torch::kInt64).to(main.device());
-  const torch::Tensor real =
-      torch::arange(time, counts.options()).unsqueeze(0).lt(counts.unsqueeze(1));
+  const torch::Tensor real = torch::arange(time, counts.options()).unsqueeze(0).lt(counts.unsqueeze(1));
   task::Tensors in = {{"real", real},
                       {"last", counts - 1},
                       {"kl_weight", torch::full({}, kl_weight_now(), main.options().dtype(torch::kFloat32))}};

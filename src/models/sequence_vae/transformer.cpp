@@ -67,9 +67,9 @@ struct StackImpl : torch::nn::Module {
   // The same as embed_rows() with padding: [B, T, C].
   torch::Tensor embed_padded(const torch::Tensor& tokens, const torch::Tensor& vectors, const torch::Tensor& code,
                              task::Context& ctx) {
-    torch::Tensor x = embed.is_empty() ? at::linear(vectors, input->weight, input->bias)
-                                       : at::embedding(embed->weight, tokens) *
-                                             std::sqrt(static_cast<double>(options.d_model));
+    torch::Tensor x = embed.is_empty()
+                          ? at::linear(vectors, input->weight, input->bias)
+                          : at::embedding(embed->weight, tokens) * std::sqrt(static_cast<double>(options.d_model));
     if (x.scalar_type() != torch::kFloat64) x = x.to(torch::kFloat32);
     x = x + positions_for(x.size(1), x).to(x.scalar_type()).narrow(0, 0, x.size(1));
     if (code.defined()) x = x + code.to(x.scalar_type()).unsqueeze(1);
@@ -187,7 +187,8 @@ struct DecoderImpl : StackImpl {
     const int64_t time = real_BT.size(1);
     const torch::Tensor later = torch::ones({time, time}, real_BT.options()).triu(1);
     const torch::Tensor unseen = later.logical_or(real_BT.logical_not().unsqueeze(1).unsqueeze(1));
-    for (size_t i = 0; i < layers.size(); ++i) stream = layers[i]->forward_padded(stream, unseen, {}, norm_after(i), ctx);
+    for (size_t i = 0; i < layers.size(); ++i)
+      stream = layers[i]->forward_padded(stream, unseen, {}, norm_after(i), ctx);
     return stream.input;
   }
 

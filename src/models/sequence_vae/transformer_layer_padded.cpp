@@ -52,7 +52,8 @@ Stream TransformerLayerImpl::forward_padded(const Stream& in, const torch::Tenso
   torch::Tensor q, k, v;
   if (one) {
     q = at::linear(row_of(in.input, last_B), weight.narrow(0, 0, width), bias.narrow(0, 0, width));
-    const auto kv = at::linear(in.input, weight.narrow(0, width, 2 * width), bias.narrow(0, width, 2 * width)).chunk(2, 2);
+    const auto kv =
+        at::linear(in.input, weight.narrow(0, width, 2 * width), bias.narrow(0, width, 2 * width)).chunk(2, 2);
     k = kv[0], v = kv[1];
   } else {
     const auto qkv = at::linear(in.input, weight, bias).chunk(3, 2);
@@ -60,8 +61,8 @@ Stream TransformerLayerImpl::forward_padded(const Stream& in, const torch::Tenso
   }
   const torch::Tensor scores =
       split(q).matmul(split(k).transpose(2, 3)) / std::sqrt(static_cast<double>(width / heads));
-  const torch::Tensor weights = dropout.attention(
-      in_full(scores).masked_fill(hidden, -INFINITY).softmax(-1), path + ".self_attn");
+  const torch::Tensor weights =
+      dropout.attention(in_full(scores).masked_fill(hidden, -INFINITY).softmax(-1), path + ".self_attn");
   const torch::Tensor mixed = weights.matmul(split(v)).transpose(1, 2).reshape({batch, -1, width});
 
   const auto norm_of = [&](const torch::Tensor& x, const Norm& norm) {

@@ -1,5 +1,5 @@
-// What a compiled step computes of the model: sub-sampling, encoder and decoder with their backward. Features, masks and
-// tokens are made before it: they need the host, and no gradient.
+// What a compiled step computes of the model: sub-sampling, encoder and decoder with their backward. Features, masks
+// and tokens are made before it: they need the host, and no gradient.
 #include "models/speech_ssl/model.h"
 
 namespace redline::models::speech {
@@ -56,7 +56,8 @@ task::Loss ModelImpl::traced_loss(const task::Tensors& in, task::Context& ctx) {
   x = encoder_->encode_traced(x, outside, ctx);
   const torch::Tensor selected = in.at("selected").reshape({-1});
   task::Loss out;
-  out.value = decoder_->loss_where(x.reshape({-1, x.size(2)}), in.at("tokens").reshape({-1, options_.num_books}), selected);
+  out.value =
+      decoder_->loss_where(x.reshape({-1, x.size(2)}), in.at("tokens").reshape({-1, options_.num_books}), selected);
   out.weight = selected.sum().to(torch::kFloat32);
   out.metrics["masked_share"] = out.weight / in.at("positions_in_all");
   if (ctx.wants_outputs()) {

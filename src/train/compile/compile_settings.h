@@ -17,11 +17,11 @@ enum class CompileMode : uint8_t {
 
 struct CompileSettings {
   CompileMode mode = CompileMode::Off;
-  double limit_seconds = 600;     // of one compilation
-  int64_t most_packages = 4;      // shapes beyond that stay eager
-  std::filesystem::path folder;   // of the cache; empty: there is no place for one, and nothing is compiled
-  std::string machine;            // instruction set and model of the processor: part of a package's name
-  int64_t threads = 1;            // that a kernel uses, fixed when it is compiled
+  double limit_seconds = 600;    // of one compilation
+  int64_t most_packages = 4;     // shapes beyond that stay eager
+  std::filesystem::path folder;  // of the cache; empty: there is no place for one, and nothing is compiled
+  std::string machine;           // instruction set and model of the processor: part of a package's name
+  int64_t threads = 1;           // that a kernel uses, fixed when it is compiled
 };
 
 struct TrainerConfig;

@@ -45,6 +45,13 @@ std::string shapes_text(const task::Tensors& tensors) {
 
 std::string first_line(const std::string& text) { return printable(text.substr(0, text.find('\n'))); }
 
+// "x [8, 416, 80]": the largest of them tells most.
+std::string largest_text(const task::Tensors& tensors) {
+  const auto largest = std::max_element(
+      tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.second.numel() < b.second.numel(); });
+  return largest == tensors.end() ? std::string() : largest->first + " " + c10::str(largest->second.sizes());
+}
+
 double distance(const torch::Tensor& found, const torch::Tensor& wanted) {
   const torch::Tensor a = found.detach().to(torch::kFloat64), b = wanted.detach().to(torch::kFloat64);
   return (a - b).norm().item<double>();
@@ -53,7 +60,8 @@ double distance(const torch::Tensor& found, const torch::Tensor& wanted) {
 }  // namespace
 
 struct CompiledStep::Shape {
-  std::string text;
+  std::string text;   // all of it: in events and in checkpoints
+  std::string label;  // in the log
   int64_t seen = 0;
   bool refused = false;
   int proofs_left = kProofs;
@@ -81,10 +89,13 @@ bool CompiledStep::may_compile() {
 
 CompiledStep::~CompiledStep() = default;
 
+const std::string& CompiledStep::text_of(const Shape& shape) { return shape.text; }
+
 CompiledStep::Count CompiledStep::take_count() { return std::exchange(count_, {}); }
 
 int64_t CompiledStep::num_packages() const {
-  return std::count_if(shapes_.begin(), shapes_.end(), [](const auto& item) { return item.second->package != nullptr; });
+  return std::count_if(shapes_.begin(), shapes_.end(),
+                       [](const auto& item) { return item.second->package != nullptr; });
 }
 
 void CompiledStep::refuse_all(const std::string& why) {
@@ -96,7 +107,8 @@ void CompiledStep::refuse_all(const std::string& why) {
 void CompiledStep::refuse(Shape& shape, const std::string& why) {
   shape.refused = true;
   shape.package.reset();
-  log_warning(fmt::format("The step for {} is not compiled: {}. Training goes on without.", shape.text, why));
+  compiled_.erase(shape.text);
+  log_warning(fmt::format("The step for {} is not compiled: {}. Training goes on without.", shape.label, why));
   event_("compile.refused", {{"shape", shape.text}, {"why", why}});
 }
 
@@ -110,6 +122,7 @@ CompiledStep::Shape* CompiledStep::shape_of(const task::Batch& batch, task::Cont
   if (shape == nullptr) {
     shape = std::make_unique<Shape>();
     shape->text = shapes_text(prepared);
+    shape->label = largest_text(prepared);
   }
   return by_batch_[key] = shape.get();
 }
@@ -118,10 +131,11 @@ void CompiledStep::consider(Shape& shape, const task::Batch& batch, task::Contex
   if (shape.refused || shape.package != nullptr || build_ != nullptr) return;
   const int64_t packages = num_packages();
   if (packages >= settings_.most_packages) return;
-  if (shape.seen < kOften && !(shapes_.size() == 1 && shape.seen == 1)) return;
+  const bool first = shapes_.size() == 1 && shape.seen == 1, goes_on_compiled = goes_on(shape);
+  if (shape.seen < kOften && !first && !goes_on_compiled) return;
   if (prepared.empty()) prepared = task().compiled_part()->before(batch, context);
   begin_build(shape, batch, context, prepared);
-  poll_build(/*wait=*/settings_.mode == CompileMode::Before);
+  poll_build(/*wait=*/settings_.mode == CompileMode::Before || goes_on_compiled);
 }
 
 void CompiledStep::begin_build(Shape& shape, const task::Batch& batch, task::Context& context,
@@ -140,8 +154,11 @@ void CompiledStep::begin_build(Shape& shape, const task::Batch& batch, task::Con
       load(shape, *file, cache.seconds_of(name));
       return;
     }
-    log_info(fmt::format("Compiling the step for {} ({} operators){}.", shape.text, step.program.calls.size(),
-                         settings_.mode == CompileMode::Before ? "; training begins after it" : " in the background"));
+    const bool waits = settings_.mode == CompileMode::Before || goes_on(shape);
+    log_info(fmt::format("Compiling the step for {} ({} operators){}.", shape.label, step.program.calls.size(),
+                         waits ? "; training goes on after it"
+                               : " in the background; when it is ready depends on the machine, so this run cannot be "
+                                 "repeated bit by bit (compile: true can)"));
     event_("compile.begin", {{"step", context.step()},
                              {"shape", shape.text},
                              {"operators", static_cast<int64_t>(step.program.calls.size())},
@@ -192,8 +209,8 @@ bool CompiledStep::prove(Shape& shape, const task::Batch& batch, task::Context& 
     std::vector<torch::Tensor> wanted =
         torch::autograd::grad({eager.value}, shape.package->parameters(), {}, false, false, /*allow_unused=*/true);
     const Tolerance tolerance = tolerance_of(pass().precision);
-    const double loss_off = distance(found.part.loss.value, eager.value) /
-                            std::max(1e-6, std::abs(eager.value.item<double>()));
+    const double loss_off =
+        distance(found.part.loss.value, eager.value) / std::max(1e-6, std::abs(eager.value.item<double>()));
     double gradient_off = 0, gradient_size = 0;
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (!wanted[i].defined()) wanted[i] = torch::zeros_like(shape.package->parameters()[i]);
@@ -204,7 +221,8 @@ bool CompiledStep::prove(Shape& shape, const task::Batch& batch, task::Context& 
     }
     const double gradients = std::sqrt(gradient_off) / std::max(1e-12, std::sqrt(gradient_size));
     if (loss_off <= tolerance.loss && gradients <= tolerance.gradients) {
-      event_("compile.proof", {{"step", context.step()}, {"shape", shape.text}, {"loss_off", loss_off}, {"gradients_off", gradients}});
+      event_("compile.proof",
+             {{"step", context.step()}, {"shape", shape.text}, {"loss_off", loss_off}, {"gradients_off", gradients}});
       --shape.proofs_left;
       return true;
     }
@@ -248,7 +266,7 @@ bool CompiledStep::race(Shape& shape, const task::Batch& batch, task::Context& c
                             {"compile_seconds", shape.compile_seconds}});
   const std::string times = fmt::format("{:.1f} ms compiled, {:.1f} ms eager", compiled * 1e3, eager * 1e3);
   if (gain >= 1.0) {
-    log_info(fmt::format("The step for {} is compiled: {}; compiling took {}, which {} steps bring back.", shape.text,
+    log_info(fmt::format("The step for {} is compiled: {}; compiling took {}, which {} steps bring back.", shape.label,
                          times, format_seconds(shape.compile_seconds),
                          std::max<int64_t>(1, std::llround(shape.compile_seconds / std::max(1e-9, eager - compiled)))));
     return true;
@@ -258,7 +276,7 @@ bool CompiledStep::race(Shape& shape, const task::Batch& batch, task::Context& c
     return false;
   }
   log_warning(fmt::format("The step for {} is compiled as asked, but is slower ({}); compile: auto would not use it.",
-                          shape.text, times));
+                          shape.label, times));
   return true;
 }
 
@@ -286,7 +304,9 @@ task::Loss CompiledStep::loss_of(const task::Batch& batch, task::Context& contex
   if (prepared.empty()) prepared = task().compiled_part()->before(batch, context);
   if (shape.proofs_left > 0) {
     const bool sound = prove(shape, batch, context, prepared);
-    if (!sound || (!shape.raced && !race(shape, batch, context))) return EagerStep::loss_of(batch, context);
+    if (!sound || (!shape.raced && !goes_on(shape) && !race(shape, batch, context)))
+      return EagerStep::loss_of(batch, context);
+    compiled_.try_emplace(shape.text, context.step());
   }
   return run(shape, batch, context, prepared);
 }

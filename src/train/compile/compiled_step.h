@@ -29,13 +29,17 @@ class CompiledStep : public EagerStep {
                GradientSync* sync, CompileSettings settings, Event event);
   ~CompiledStep() override;
 
-  // Of the pieces since the last call that could have been: computed by a package, and all.
+  // Of the pieces since the last call, where steps are to be compiled: computed by a package, and all.
   struct Count {
     int64_t compiled = 0, all = 0;
   };
   Count take_count();
   // How many packages are in use.
   int64_t num_packages() const;
+  // Shapes whose pieces are computed by a package, and the step since when; and what a checkpoint said of that: those
+  // are compiled again before they are computed, whatever the mode, so that the run goes on as it went.
+  const std::map<std::string, int64_t>& compiled() const { return compiled_; }
+  void continue_with(std::map<std::string, int64_t> compiled) { compiled_ = std::move(compiled); }
 
  protected:
   task::Loss loss_of(const task::Batch& batch, task::Context& context) override;
@@ -53,6 +57,8 @@ class CompiledStep : public EagerStep {
   void refuse_all(const std::string& why);
   bool prove(Shape& shape, const task::Batch& batch, task::Context& context, const task::Tensors& prepared);
   bool race(Shape& shape, const task::Batch& batch, task::Context& context);
+  bool goes_on(const Shape& shape) const { return compiled_.count(text_of(shape)) != 0; }
+  static const std::string& text_of(const Shape& shape);
   task::Loss run(Shape& shape, const task::Batch& batch, task::Context& context, const task::Tensors& prepared);
 
   CompileSettings settings_;
@@ -62,6 +68,7 @@ class CompiledStep : public EagerStep {
   std::map<std::string, Shape*> by_batch_;                // by layouts of the batch
   std::unique_ptr<PackageBuild> build_;                   // one at a time
   Shape* building_ = nullptr;
+  std::map<std::string, int64_t> compiled_;
   Count count_;
 };
 

@@ -88,10 +88,10 @@ struct Trouble {
 TEST_F(CompiledSteps, WithoutWhatItNeedsTrainingGoesOnEagerly) {
   Loop eager(job("false"));
   const std::vector<double> wanted = losses(eager, 4);
-  for (const Trouble& trouble : {Trouble{"REDLINE_PYTHON", "/nonexistent/python", "Cannot start"},
-                                 Trouble{"REDLINE_PYTHON_DIR", "/nonexistent", ""},
-                                 Trouble{"CXX", "/nonexistent/g++", "there is no C++ compiler"},
-                                 Trouble{"XDG_CACHE_HOME", "/proc/self", ""}}) {
+  for (const Trouble& trouble :
+       {Trouble{"REDLINE_PYTHON", "/nonexistent/python", "Cannot start"},
+        Trouble{"REDLINE_PYTHON_DIR", "/nonexistent", ""},
+        Trouble{"CXX", "/nonexistent/g++", "there is no C++ compiler"}, Trouble{"XDG_CACHE_HOME", "/proc/self", ""}}) {
     const Environment wrong(trouble.variable, trouble.value);
     Loop loop(job("true"));
     const std::vector<double> found = losses(loop, 4);

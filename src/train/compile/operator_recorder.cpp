@@ -114,8 +114,8 @@ struct OperatorRecorder::State {
       const auto& storage = tensor.storage();
       auto [at, fresh] = memory.try_emplace(storage.unsafeGetStorageImpl(),
                                             Memory{WeakStorage(storage.getWeakStorageImpl()), {}, false});
-      at->second.views.push_back({number, tensor.storage_offset(), tensor.sizes().vec(), tensor.strides().vec(),
-                                  tensor.scalar_type()});
+      at->second.views.push_back(
+          {number, tensor.storage_offset(), tensor.sizes().vec(), tensor.strides().vec(), tensor.scalar_type()});
     }
     return number;
   }
@@ -136,7 +136,8 @@ struct OperatorRecorder::State {
       if (view.type != tensor.scalar_type()) continue;
       same_type = &view;
       if (view.offset == tensor.storage_offset() && view.sizes == tensor.sizes() && view.strides == tensor.strides()) {
-        tensors.insert_or_assign(tensor.unsafeGetTensorImpl(), Known{view.number, WeakTensor(tensor.getIntrusivePtr())});
+        tensors.insert_or_assign(tensor.unsafeGetTensorImpl(),
+                                 Known{view.number, WeakTensor(tensor.getIntrusivePtr())});
         return view.number;
       }
     }
@@ -192,8 +193,8 @@ struct OperatorRecorder::State {
     if (value.isScalar()) return scalar_json(value.toScalar());
     if (value.isList()) {
       json list = json::array();
-      const c10::TypePtr inner =
-          type.kind() == Kind::ListType ? type.expectRef<c10::ListType>().getElementType() : value.toList().elementType();
+      const c10::TypePtr inner = type.kind() == Kind::ListType ? type.expectRef<c10::ListType>().getElementType()
+                                                               : value.toList().elementType();
       for (const c10::IValue& item : value.toListRef()) list.push_back(value_json(item, *inner));
       return {{"list", std::move(list)}};
     }
@@ -223,11 +224,9 @@ struct OperatorRecorder::State {
       if (memory_here == nullptr || !memory_here->unwritten) continue;
       const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
       if (alias != nullptr && alias->isWrite()) memory_here->unwritten = false;
-      if (alias != nullptr || schema.name().find("_like") != std::string::npos ||
-          schema.name().find("aten::new_") == 0)
+      if (alias != nullptr || schema.name().find("_like") != std::string::npos || schema.name().find("aten::new_") == 0)
         continue;
-      throw CannotCompile(
-          fmt::format("a kernel that no compiler can see through makes what {} reads", schema.name()));
+      throw CannotCompile(fmt::format("a kernel that no compiler can see through makes what {} reads", schema.name()));
     }
   }
 
@@ -256,7 +255,9 @@ struct OperatorRecorder::State {
       }
     }
     const std::string& name = op.operator_name().name;
-    json line = {{"op", name}, {"overload", op.operator_name().overload_name}, {"args", std::move(args)},
+    json line = {{"op", name},
+                 {"overload", op.operator_name().overload_name},
+                 {"args", std::move(args)},
                  {"out", std::move(out)}};
     if (name.rfind("aten::", 0) != 0) {
       program.own_operators[name] = c10::toString(schema);
@@ -289,9 +290,7 @@ void record_call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch:
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(_, Fake, library) {
-  library.fallback(torch::CppFunction::makeFromBoxedFunction<&record_call>());
-}
+TORCH_LIBRARY_IMPL(_, Fake, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&record_call>()); }
 
 OperatorRecorder::OperatorRecorder() : state_(std::make_unique<State>()) {}
 OperatorRecorder::~OperatorRecorder() = default;

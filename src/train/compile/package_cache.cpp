@@ -87,7 +87,8 @@ void PackageCache::drop_oldest() const {
   std::vector<std::pair<fs::file_time_type, fs::path>> all;
   std::error_code code;
   for (const auto& entry : fs::directory_iterator(folder_, code))
-    if (fs::exists(entry.path() / kFacts, code)) all.emplace_back(fs::last_write_time(entry.path() / kFacts, code), entry.path());
+    if (fs::exists(entry.path() / kFacts, code))
+      all.emplace_back(fs::last_write_time(entry.path() / kFacts, code), entry.path());
   std::sort(all.begin(), all.end());
   for (size_t i = 0; i + kMostPackages < all.size(); ++i) {
     try {

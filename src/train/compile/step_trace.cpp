@@ -65,7 +65,8 @@ class Tracing {
       }
       if (!result.loss.value.defined() || !result.loss.value.requires_grad())
         throw CannotCompile("its loss has no gradient");
-      gradients = torch::autograd::grad({result.loss.value}, parameters, {scale_.to(result.loss.value.scalar_type()).view(result.loss.value.sizes())},
+      gradients = torch::autograd::grad({result.loss.value}, parameters,
+                                        {scale_.to(result.loss.value.scalar_type()).view(result.loss.value.sizes())},
                                         /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
     });
     add_inputs(draws);
@@ -115,8 +116,8 @@ class Tracing {
     throw CannotCompile("a BatchNorm in it has statistics that are no buffers of the module");
   }
 
-  void add_outputs(const task::PartResult& result, task::Context& context,
-                   const std::vector<torch::Tensor>& parameters, const std::vector<torch::Tensor>& gradients) {
+  void add_outputs(const task::PartResult& result, task::Context& context, const std::vector<torch::Tensor>& parameters,
+                   const std::vector<torch::Tensor>& gradients) {
     StepSignature& s = step_.signature;
     add_output(result.loss.value);
     add_output(result.loss.weight);
@@ -124,8 +125,8 @@ class Tracing {
     add_named(result.notes, s.notes);
     add_named(context.outputs(), s.outputs);
     for (const task::BatchNormUpdate& update : context.batch_norm_updates()) {
-      s.norms.push_back({name_of(update.running_mean), name_of(update.running_var),
-                         name_of(update.num_batches_tracked), update.momentum});
+      s.norms.push_back({name_of(update.running_mean), name_of(update.running_var), name_of(update.num_batches_tracked),
+                         update.momentum});
       add_output(update.batch_mean);
       add_output(update.batch_var_unbiased);
     }

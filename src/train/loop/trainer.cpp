@@ -69,6 +69,7 @@ void Trainer::load(const CheckpointState& checkpoint) {
     log_info(
         "The checkpoint is of an older version and does not hold what was summed since the last log line: the first "
         "line after this resume covers fewer steps.");
+  program_.continue_with(at.compiled);
   replay_.forget();
   saving_.loaded();
 }
@@ -113,6 +114,7 @@ void Trainer::one_step() {
   device::memory::begin_step();
   recording_.begin_step();
   StepVerdict step = guarded_.make();
+  state_.at.compiled = program_.compiled();
   recording_.end_compute(engine_.pass().precision);
   if (step.stop) return;
   if (step.damaged_before) return repair(guarded_.late_damage());  // this step is made again
@@ -238,6 +240,10 @@ FitResult Trainer::fit() {
   if (agreement_.stop_signal() != 0) saving_.forget();  // a validation may have been interrupted since the last save
   saving_.now(/*wait=*/true);
   agreement_.wait_for_all();  // nobody leaves before the last state is safe
+  if (const CompiledStep::Count count = program_.take_count(); count.all > 0) {
+    parts_.event("compile.share", {{"compiled", count.compiled}, {"all", count.all}});
+    log_info(fmt::format("{} of {} pieces were computed by a compiled step.", count.compiled, count.all));
+  }
   result.early_stop = looking_.early_stop();
   result.stop_signal = agreement_.stop_signal();
   result.steps = state_.at.step;

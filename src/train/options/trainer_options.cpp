@@ -113,7 +113,8 @@ void add_compile_rows(config::Table<TrainerConfig>& table) {
       .bool_alias(".compile_model", compile_of_switch)
       .bool_alias(".torch_compile", compile_of_switch)
       .alias(".compile.mode", compile_of_mode, "any mode is true");
-  table.add("compile_time_limit", &T::compile_time_limit, "Give a compilation up after this time, e.g. 10m.").same_run();
+  table.add("compile_time_limit", &T::compile_time_limit, "Give a compilation up after this time, e.g. 10m.")
+      .same_run();
   table
       .add("compile_packages", &T::compile_packages,
            "Shapes of batches that are compiled at most; rarer ones stay eager.")

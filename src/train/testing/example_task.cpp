@@ -77,7 +77,9 @@ torch::Tensor CurveTask::predict_points(const torch::Tensor& x_BTF, task::Contex
   return second_->forward(hidden_BTH).squeeze(-1);
 }
 
-task::Loss CurveTask::loss(const task::Batch& batch, task::Context& ctx) { return compute(before(batch, ctx), ctx).loss; }
+task::Loss CurveTask::loss(const task::Batch& batch, task::Context& ctx) {
+  return compute(before(batch, ctx), ctx).loss;
+}
 
 task::PartResult CurveTask::compute(const task::Tensors& in, task::Context& ctx) {
   const torch::Tensor prediction_BT = predict_points(in.at("x"), ctx);
