@@ -88,6 +88,31 @@ TEST(Scaling, AForecastByHand) {
   EXPECT_NEAR(*four.faster_to_loss, four.samples_per_second * 132 / 164 / two.samples_per_second, 1e-9);
 }
 
+// Width of the interval over the forecast, for two ranks whose steps take 100 ms and `spread` more or less by turns of
+// five, and `missed` that no part of the record explains.
+double doubt(int64_t spread_ns, int64_t missed_ns) {
+  std::vector<measure::RunRecord> ranks = two_ranks();
+  for (measure::RunRecord& rank : ranks)
+    for (size_t i = 0; i < rank.events.size(); ++i) {
+      measure::ReduceTimeline one = *measure::timeline_of(rank.events[i]);
+      one.own_ns += i / 5 % 2 == 0 ? spread_ns : -spread_ns;
+      rank.events[i].fields = measure::timeline_fields(one);
+      rank.steps[i].wall_ns = one.own_ns + 5 * kMs + 800'000 + missed_ns;
+    }
+  const std::vector<int> two{2};
+  const ScalePoint point = forecast_scale(scale_basis(ranks), {Topology::Ring, {1e12, 0}, 1}, two).points[0];
+  EXPECT_LE(point.samples_interval.low, point.samples_per_second);
+  EXPECT_GE(point.samples_interval.high, point.samples_per_second);
+  return (point.samples_interval.high - point.samples_interval.low) / point.samples_per_second;
+}
+
+TEST(Scaling, TheIntervalIsWhatTheRecordShows) {
+  const double steady = doubt(0, 0);
+  EXPECT_LT(steady, 0.01) << "a wire that costs nothing, steps that are alike, a model that is right";
+  EXPECT_GT(doubt(10 * kMs, 0), 0.03) << "steps that differ";
+  EXPECT_NEAR(doubt(0, 21 * kMs), 0.17, 0.03) << "a fifth that the model misses may be missed, or not";
+}
+
 TEST(Scaling, SaysWhereItStopsPaying) {
   ScaleBasis basis = scale_basis(two_ranks());
   basis.noise.clear();
