@@ -15,10 +15,13 @@ namespace {
 struct View {
   double rate_share = 0.95;  // that carries gradients
   double in_turn = 0;        // of the copying waits for the wire
+  double segment_latencies = 2;
 };
 constexpr View kLikely{};
 // Ethernet with 1500-byte frames carries 1448 bytes of 1538; large segments carry nearly all.
 constexpr double kLeastRateShare = 0.94, kMostRateShare = 1.0;
+// The next rank may be ready before it is asked; TCP may have to start anew after a pause.
+constexpr double kLeastLatencies = 1, kMostLatencies = 2.5;
 // For a run of one process, which has measured neither messages nor copying.
 constexpr double kAssumedDoubt = 3;
 
@@ -29,6 +32,7 @@ struct Costs {
 
 Costs seen_by(const View& view, const Network& network, const OwnCost& own) {
   Costs costs{network, own};
+  costs.network.link.segment_latencies = view.segment_latencies;
   double& rate = costs.network.link.bytes_per_second;
   if (rate <= 0) return costs;
   rate *= view.rate_share;
@@ -50,6 +54,10 @@ double expected_largest(std::vector<double> values, double count) {
   return sum;
 }
 
+double slowest_of(std::span<const double> deviations, int ranks) {
+  return ranks > 1 ? std::max(0.0, expected_largest({deviations.begin(), deviations.end()}, ranks)) : 0.0;
+}
+
 constexpr double kLayerSumBytes = 4096;
 
 struct StepTime {
@@ -57,10 +65,14 @@ struct StepTime {
   double sum() const { return own + exposed + exchanges; }
 };
 
-StepTime time_of_step(const ScaleStep& step, const Costs& costs, int ranks) {
+// `slowest`: by how much the rank that all wait for is slower than its mean. It sends its buckets later too, so what it
+// loses in backward shows only where the network would have been idle.
+StepTime time_of_step(const ScaleStep& step, const Costs& costs, int ranks, double slowest) {
   StepTime time;
-  time.own = step.own_seconds;
-  time.exposed = exposed_seconds(step.buckets, step.backward_seconds,
+  time.own = step.own_seconds * (1 + slowest);
+  std::vector<TimedBucket> buckets = step.buckets;
+  for (TimedBucket& bucket : buckets) bucket.ready_seconds *= 1 + slowest;
+  time.exposed = exposed_seconds(buckets, step.backward_seconds * (1 + slowest),
                                  [&](double bytes) { return all_reduce(costs.network, costs.own, ranks, bytes); });
   time.exchanges = step.exchanges * exchange_seconds(costs.network, costs.own, ranks) +
                    step.layer_sums * all_reduce_seconds(costs.network, costs.own, ranks, kLayerSumBytes);
@@ -68,28 +80,25 @@ StepTime time_of_step(const ScaleStep& step, const Costs& costs, int ranks) {
 }
 
 std::vector<StepTime> times_of(const ScaleBasis& basis, const Costs& costs, int ranks) {
+  const double slowest = slowest_of(basis.deviations, ranks);
   std::vector<StepTime> times;
-  for (const ScaleStep& step : basis.steps) times.push_back(time_of_step(step, costs, ranks));
+  for (const ScaleStep& step : basis.steps) times.push_back(time_of_step(step, costs, ranks, slowest));
   return times;
 }
 
-StepTime mean_of(std::span<const StepTime> times, double slowest) {
+StepTime mean_of(std::span<const StepTime> times) {
   StepTime mean;
   const auto n = static_cast<double>(times.size());
   for (const StepTime& time : times) {
-    mean.own += time.own * (1 + slowest) / n;
+    mean.own += time.own / n;
     mean.exposed += time.exposed / n;
     mean.exchanges += time.exchanges / n;
   }
   return mean;
 }
 
-double slowest_of(std::span<const double> deviations, int ranks) {
-  return ranks > 1 ? std::max(0.0, expected_largest({deviations.begin(), deviations.end()}, ranks)) : 0.0;
-}
-
 StepTime likely_time(const ScaleBasis& basis, const Network& network, int ranks) {
-  return mean_of(times_of(basis, seen_by(kLikely, network, basis.own), ranks), slowest_of(basis.deviations, ranks));
+  return mean_of(times_of(basis, seen_by(kLikely, network, basis.own), ranks));
 }
 
 // Seconds that the recorded steps took over what the model says of each: how wrong it is where that is known.
@@ -100,7 +109,7 @@ double measured_over_model(const ScaleBasis& basis) {
     if (!step.wall_seconds) continue;
     double last = 0;  // all wait for the slowest
     for (size_t i = step.first; i < step.first + step.count; ++i)
-      last = std::max(last, time_of_step(basis.steps[i], {none, basis.own}, basis.world).sum());
+      last = std::max(last, time_of_step(basis.steps[i], {none, basis.own}, basis.world, 0).sum());
     wall += *step.wall_seconds;
     model += last;
   }
@@ -135,9 +144,9 @@ measure::Interval measured_interval(const ScaleBasis& basis, const Network& netw
   std::vector<double> seconds;
   for (int i = 0; i < kDraws; ++i) {
     const ScaleBasis drawn = drawn_anew(basis, chance);
-    const View view{chance.uniform(kLeastRateShare, kMostRateShare), chance.uniform(0, 1)};
-    const double time =
-        mean_of(times_of(drawn, seen_by(view, network, drawn.own), ranks), slowest_of(drawn.deviations, ranks)).sum();
+    const View view{chance.uniform(kLeastRateShare, kMostRateShare), chance.uniform(0, 1),
+                    chance.uniform(kLeastLatencies, kMostLatencies)};
+    const double time = mean_of(times_of(drawn, seen_by(view, network, drawn.own), ranks)).sum();
     // Whether what the model misses here is missed elsewhere too is not known.
     seconds.push_back(time * (1 + chance.uniform(0, 1) * (measured_over_model(drawn) - 1)));
   }
@@ -160,8 +169,8 @@ measure::Interval assumed_interval(const ScaleBasis& basis, const Network& netwo
     return measure::bootstrap(
         seconds, [](std::span<const double> v) { return measure::mean(v); }, 0.9);
   };
-  return {interval(times_of(basis, costs({kMostRateShare, 0}, 1 / kAssumedDoubt), ranks)).low,
-          interval(times_of(late, costs({kLeastRateShare, 1}, kAssumedDoubt), ranks)).high};
+  return {interval(times_of(basis, costs({kMostRateShare, 0, kLeastLatencies}, 1 / kAssumedDoubt), ranks)).low,
+          interval(times_of(late, costs({kLeastRateShare, 1, kMostLatencies}, kAssumedDoubt), ranks)).high};
 }
 
 struct Seconds {

@@ -17,7 +17,7 @@ double per_byte(const Link& link, const OwnCost& own) {
 // wire is busy with the other one they do not show. The first of all has nothing to hide behind.
 ReduceSeconds ring(const Link& link, const OwnCost& own, int ranks, double bytes) {
   constexpr double kSegmentBytes = 1 << 20, kUnderWay = 2;
-  const double n = ranks, hops = 2 * (n - 1), chunk = bytes / n, wait = 2 * link.latency_seconds;
+  const double n = ranks, hops = 2 * (n - 1), chunk = bytes / n, wait = link.segment_latencies * link.latency_seconds;
   const double segments = std::max(kUnderWay, std::ceil(chunk / kSegmentBytes)), busy = chunk * per_byte(link, own);
   const double hop = std::max(busy, segments / kUnderWay * (busy / segments + wait));
   return {hops * own.message_seconds, hops * hop + wait};

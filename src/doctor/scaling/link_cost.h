@@ -12,7 +12,8 @@ const char* topology_name(Topology topology);
 
 struct Link {
   double bytes_per_second = 0;
-  double latency_seconds = 0;  // one way
+  double latency_seconds = 0;    // one way
+  double segment_latencies = 2;  // that a segment takes: the next rank is ready, and here it is
 };
 
 // Of this engine on this machine, without a wire.
