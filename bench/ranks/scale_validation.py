@@ -134,12 +134,8 @@ def campaign(redline, folder, parts=("record", "real", "replay"), seconds=12, sa
     rows = [] if "record" in parts or not rows_file.exists() else json.loads(rows_file.read_text())
     rows = [r for r in rows if r["part"] not in parts]
 
-    def add(part, kind, ranks, rate, delay, step_seconds, extra=None):
-        answer, point = forecast(redline, record, ranks, rate, delay)
-        measured = point["batch"] / step_seconds
-        rows.append({"part": part, "kind": kind, "ranks": ranks, "mbit": rate / 1e6, "delay_us": 1e6 * delay, "measured": measured, "forecast": point["samples_per_second"],
-                     "low": point["samples_per_second_interval"]["low"], "high": point["samples_per_second_interval"]["high"],
-                     "error": point["samples_per_second"] / measured - 1, **(extra or {})})
+    def add(part, kind, ranks, rate, delay, took, extra=None):
+        rows.append({"part": part, "kind": kind, "ranks": ranks, "mbit": rate / 1e6, "delay_us": 1e6 * delay, "step_seconds": took, **(extra or {})})
         rows_file.write_text(json.dumps(rows))
         say(json.dumps(rows[-1]))
 
@@ -167,7 +163,15 @@ def campaign(redline, folder, parts=("record", "real", "replay"), seconds=12, sa
         for count, cases in {2: [(300 * MBIT, 2e-3), (300 * MBIT, 10e-3)], 4: [(300 * MBIT, 2e-3)], 8: [(100 * MBIT, 2e-3)]}.items():
             for (rate, delay), took in zip(cases, replay_cases(Relay, count, cases, steps_file, seconds)):
                 add("replay", "replay, relay", count, rate, delay, took)
-    return rows
+    return [{**row, **foretold(redline, record, row)} for row in rows]
+
+
+def foretold(redline, record, row):
+    """The forecast knows the record alone, so it may be asked when all is measured."""
+    _, point = forecast(redline, record, row["ranks"], 1e6 * row["mbit"], 1e-6 * row["delay_us"])
+    measured = point["batch"] / row["step_seconds"]
+    return {"measured": measured, "forecast": point["samples_per_second"], "low": point["samples_per_second_interval"]["low"],
+            "high": point["samples_per_second_interval"]["high"], "error": point["samples_per_second"] / measured - 1}
 
 
 def figures(rows):
