@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""ddp_bench.py REDLINE [--rounds 5] [--batch 16,64]: two ranks of one thread, redline against PyTorch's DDP (ddp_peer.py), and one process of one thread of each;
-and redline's one rank under a launcher against plain. All in turns, A B B A; medians and the spread of the ratios. redline reads and decodes its pictures, the
-peer has them in memory."""
+"""ddp_bench.py REDLINE [--rounds 3] [--batch 16,64]: two ranks of one thread, redline against PyTorch's DDP (ddp_peer.py), and one process of one thread of each;
+and redline's one rank under a launcher against plain. Each round has all in turns, there and back. redline reads and decodes its pictures, the peer has them in
+memory."""
 import argparse
 import json
 import os
 import pathlib
-import random
 import shutil
 import socket
 import statistics
@@ -47,9 +46,9 @@ def redline_rate(redline, folder, batch, how, steps, warmup):
     return batch / statistics.mean(seconds)
 
 
-def peer_rate(batch, world, steps, warmup):
+def peer_rate(batch, world, steps, warmup, python=sys.executable):
     port = free_port()
-    ranks = [subprocess.Popen([sys.executable, HERE / "ddp_peer.py", str(batch), str(steps), str(warmup)], stdout=subprocess.PIPE, text=True,
+    ranks = [subprocess.Popen([str(python), HERE / "ddp_peer.py", str(batch), str(steps), str(warmup)], stdout=subprocess.PIPE, text=True,
                               env={**os.environ, "OMP_NUM_THREADS": "1", "RANK": str(r), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                                    "GLOO_SOCKET_IFNAME": "lo"}) for r in range(world)]
     outs = [p.communicate()[0] for p in ranks]
@@ -57,48 +56,38 @@ def peer_rate(batch, world, steps, warmup):
     return json.loads(outs[0])["samples_per_second"]
 
 
-def middle(values):
-    """Median with a 95 % bootstrap interval."""
-    chance = random.Random(1)
-    draws = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(2000))
-    return f"{statistics.median(values):.3f} ({draws[50]:.3f}-{draws[1949]:.3f})"
+def steps_for(batch, seconds, python=sys.executable):
+    """So that one process takes about that long."""
+    return max(10, int(seconds * peer_rate(batch, 1, 4, 2, python) / batch / 5) * 5)
+
+
+def one_round(redline, folder, batch, steps, backwards, python=sys.executable):
+    """Each way twice, at places that mirror each other."""
+    ways = {"redline_one": lambda: redline_rate(redline, folder, batch, "plain", steps, 10), "pytorch_one": lambda: peer_rate(batch, 1, steps, 5, python),
+            "redline_two": lambda: redline_rate(redline, folder, batch, "two", steps, 10), "pytorch_two": lambda: peer_rate(batch, 2, steps, 5, python),
+            "redline_launch_one": lambda: redline_rate(redline, folder, batch, "one", steps, 10)}
+    order = list(reversed(ways)) if backwards else list(ways)
+    rates = {name: 0.0 for name in ways}
+    for name in order + order[::-1]:
+        rates[name] += ways[name]() / 2
+    one, two = rates["redline_one"] / rates["pytorch_one"], rates["redline_two"] / rates["pytorch_two"]
+    return {**rates, "one_process_ratio": one, "two_ranks_ratio": two, "beyond": two / one, "short_of_1.1_beyond": 1.1 / (two / one),
+            "redline_two_over_one": rates["redline_two"] / rates["redline_one"], "pytorch_two_over_one": rates["pytorch_two"] / rates["pytorch_one"],
+            "launcher_overhead_percent": 100 * (rates["redline_one"] / rates["redline_launch_one"] - 1)}
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("redline", type=pathlib.Path)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch", default="16,64")
     parser.add_argument("--seconds", type=float, default=4)
-    parser.add_argument("--only")
     arguments = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ddp_bench_"))
-    redline = arguments.redline.resolve()
     for batch in map(int, arguments.batch.split(",")):
-        probe = peer_rate(batch, 1, 4, 2)
-        steps = max(10, int(arguments.seconds * probe / batch / 5) * 5)
-        variants = {"redline x1": lambda: redline_rate(redline, folder, batch, "plain", steps, 10), "peer x1": lambda: peer_rate(batch, 1, steps, 5),
-                    "redline x2": lambda: redline_rate(redline, folder, batch, "two", steps, 10), "peer x2": lambda: peer_rate(batch, 2, steps, 5),
-                    "redline launch -n 1": lambda: redline_rate(redline, folder, batch, "one", steps, 10)}
-        if arguments.only:
-            variants = {k: v for k, v in variants.items() if any(word in k for word in arguments.only.split(","))}
-        rates = {name: [] for name in variants}
+        steps = steps_for(batch, arguments.seconds)
         for number in range(arguments.rounds):
-            order = list(variants) if number % 2 == 0 else list(reversed(variants))
-            for name in order:
-                rates[name].append(variants[name]())
-        print(f"batch {batch} of all ranks, {steps} steps, {arguments.rounds} rounds")
-        for name, values in rates.items():
-            print(f"  {name}: {middle(values)} samples/s")
-
-        def ratio(a, b):
-            return [x / y for x, y in zip(rates[a], rates[b])]
-        if not arguments.only:
-            one, two = ratio("redline x1", "peer x1"), ratio("redline x2", "peer x2")
-            print(f"  one process, redline / PyTorch: {middle(one)}\n  two ranks, redline / PyTorch DDP: {middle(two)}")
-            print(f"  the second over the first: {middle([b / a for a, b in zip(one, two)])}")
-            print(f"  two ranks over one process: redline {middle(ratio('redline x2', 'redline x1'))}, PyTorch {middle(ratio('peer x2', 'peer x1'))}")
-            print(f"  one rank under a launcher against plain: {middle(ratio('redline launch -n 1', 'redline x1'))}", flush=True)
+            print(json.dumps({"batch": batch, **{k: round(v, 4) for k, v in one_round(arguments.redline.resolve(), folder, batch, steps, number % 2 == 1).items()}}), flush=True)
     shutil.rmtree(folder)
 
 

@@ -25,7 +25,8 @@ def until(moment):
         time.sleep(left)
 
 
-def one(step):
+def one(step, exchanges):
+    """`exchanges`: the same on all ranks, whichever steps they replay."""
     begin = time.monotonic()
     backward_begin = begin + step["own"] - step["backward"]
     until(backward_begin)
@@ -35,7 +36,7 @@ def one(step):
         works.append(dist.all_reduce(buffer, async_op=True))
     for work in works:
         work.wait()
-    for _ in range(step["exchanges"]):
+    for _ in range(exchanges):
         dist.all_gather(all_of_few, few)
 
 
@@ -44,11 +45,12 @@ print("ready", flush=True)
 for line in sys.stdin:
     order = json.loads(line)
     for i in range(3):
-        one(steps[(i + rank) % len(steps)])
+        one(steps[(i + rank) % len(steps)], 1)
     dist.barrier()
     began, count = time.monotonic(), order["steps"]
     for i in range(count):
-        one(steps[(order["first"] + i * world + rank) % len(steps)])
+        first = order["first"] + i * world
+        one(steps[(first + rank) % len(steps)], steps[first % len(steps)]["exchanges"])
     seconds = (time.monotonic() - began) / count
     print(json.dumps({"step_seconds": seconds}), flush=True)
 dist.destroy_process_group()

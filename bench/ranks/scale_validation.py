@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scale_validation.py REDLINE [--out PAGE] [--quick]: does `redline scale` foretell what happens? A model of about 20 MB of gradients is trained by two ranks of
+"""scale_validation.py REDLINE [--part PART --folder DIR]: does `redline scale` foretell what happens? A model of about 20 MB of gradients is trained by two ranks of
 one thread over loopback: the record that forecasts start from. Then, over links of limited rate between network namespaces: the same two ranks with real compute,
 and 2, 4 and 8 ranks that replay the recorded steps with timed waits in place of compute; with delay through a relay. Needs root."""
 import argparse
@@ -12,7 +12,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 from limited_network import LimitedLinks, Relay
 
@@ -57,8 +56,8 @@ def to_replay(run, path):
     return steps
 
 
-def step_seconds(run, skip=8):
-    """Of the steps of a run: mean over its timelines' steps, from rows of metrics that hold wall time."""
+def step_seconds(run):
+    """Means over the steps between two rows of metrics; the first, which has the start in it, left out."""
     return [json.loads(line)["value"] for line in (run / "metrics.jsonl").read_text().splitlines()[1:] if '"step_seconds"' in line][1:]
 
 
@@ -127,71 +126,88 @@ def exposed_share(run):
     return exposed / (exposed + beside), exposed, beside
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("redline", type=pathlib.Path)
-    parser.add_argument("--out", type=pathlib.Path)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seconds", type=float, default=12, help="of each replayed case")
-    parser.add_argument("--part", choices=["record", "real", "replay", "all"], default="all")
-    parser.add_argument("--folder", type=pathlib.Path)
-    arguments = parser.parse_args()
-    redline = arguments.redline.resolve()
-    folder = arguments.folder or pathlib.Path(tempfile.mkdtemp(prefix="scale_"))
+def campaign(redline, folder, parts=("record", "real", "replay"), seconds=12, say=print):
+    """Rows of forecasts against measurements; parts that were made before in the same folder are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     job, record, rows_file = folder / "job.yaml", folder / "record", folder / "rows.json"
     job.write_text(JOB)
-    rows = json.loads(rows_file.read_text()) if rows_file.exists() else []
+    rows = [] if "record" in parts or not rows_file.exists() else json.loads(rows_file.read_text())
+    rows = [r for r in rows if r["part"] not in parts]
 
-    def add(kind, ranks, rate, delay, seconds, extra=None):
-        answer, point = forecast(redline, record, ranks, rate, delay)
-        measured = point["batch"] / seconds
-        rows.append({"kind": kind, "ranks": ranks, "mbit": rate / 1e6, "delay_us": 1e6 * delay, "measured": measured, "forecast": point["samples_per_second"],
-                     "low": point["samples_per_second_interval"]["low"], "high": point["samples_per_second_interval"]["high"],
-                     "error": point["samples_per_second"] / measured - 1, **(extra or {})})
+    def add(part, kind, ranks, rate, delay, took, extra=None):
+        rows.append({"part": part, "kind": kind, "ranks": ranks, "mbit": rate / 1e6, "delay_us": 1e6 * delay, "step_seconds": took, **(extra or {})})
         rows_file.write_text(json.dumps(rows))
-        print(json.dumps(rows[-1]), flush=True)
+        say(json.dumps(rows[-1]))
 
-    if arguments.part in ("record", "all"):
+    if "record" in parts:
         shutil.rmtree(record, ignore_errors=True)
         subprocess.run([redline, "launch", "-n", "2", "--", "train", job, f"--run-dir={record}", "trainer.max_steps=70"], check=True, capture_output=True)
     steps_file = folder / "steps.json"
     steps = to_replay(record, steps_file)
     answer, _ = forecast(redline, record, 2, 1e9, 0)
-    print(json.dumps({"recorded_steps": len(steps), "own_seconds": statistics.mean(s["own"] for s in steps), "backward_seconds": statistics.mean(s["backward"] for s in steps),
-                      "buckets": [b[0] for b in steps[0]["buckets"]], "basis": answer["basis"]}), flush=True)
-    if arguments.part in ("real", "all"):
-        for rate in (1000 * MBIT, 300 * MBIT) if arguments.quick else (1000 * MBIT, 300 * MBIT, 100 * MBIT):
-            run = real_ranks(redline, job, folder, rate, 40)
+    say(json.dumps({"recorded_steps": len(steps), "own_seconds": statistics.mean(s["own"] for s in steps), "backward_seconds": statistics.mean(s["backward"] for s in steps),
+                    "buckets": [b[0] for b in steps[0]["buckets"]], "basis": answer["basis"]}))
+    if "real" in parts:
+        for rate in (1000 * MBIT, 300 * MBIT, 100 * MBIT):
+            run = real_ranks(redline, job, folder, rate, 30)
             share, exposed, beside = exposed_share(run)
             own = [one["own_ns"] for ranks in timelines(run).values() for one in ranks]
-            seconds = statistics.mean(step_seconds(run))
-            add("real compute", 2, rate, 0.0, seconds, {"exposed_share": share, "exposed_ms": exposed / len(own) / 1e6, "overlapped_ms": beside / len(own) / 1e6,
-                                                         "own_ms": statistics.mean(own) / 1e6})
+            add("real", "real compute", 2, rate, 0.0, statistics.mean(step_seconds(run)),
+                {"exposed_share": share, "exposed_ms": exposed / len(own) / 1e6, "overlapped_ms": beside / len(own) / 1e6, "own_ms": statistics.mean(own) / 1e6})
             shutil.rmtree(run)
-    if arguments.part in ("replay", "all"):
-        plan = {2: [1000, 300, 100], 4: [1000, 300, 100], 8: [300, 100]}
-        for count, rates in plan.items():
+    if "replay" in parts:
+        for count, rates in {2: [1000, 300, 100], 4: [1000, 300, 100], 8: [300, 100]}.items():
             cases = [(rate * MBIT, 0.0) for rate in rates]
-            for (rate, delay), seconds in zip(cases, replay_cases(LimitedLinks, count, cases, steps_file, arguments.seconds)):
-                add("replay, veth and tbf", count, rate, delay, seconds)
+            for (rate, delay), took in zip(cases, replay_cases(LimitedLinks, count, cases, steps_file, seconds)):
+                add("replay", "replay, veth and tbf", count, rate, delay, took)
         for count, cases in {2: [(300 * MBIT, 2e-3), (300 * MBIT, 10e-3)], 4: [(300 * MBIT, 2e-3)], 8: [(100 * MBIT, 2e-3)]}.items():
-            for (rate, delay), seconds in zip(cases, replay_cases(Relay, count, cases, steps_file, arguments.seconds)):
-                add("replay, relay", count, rate, delay, seconds)
-    within = sum(abs(r["error"]) <= 0.15 for r in rows)
-    covered = sum(r["low"] <= r["measured"] <= r["high"] for r in rows)
+            for (rate, delay), took in zip(cases, replay_cases(Relay, count, cases, steps_file, seconds)):
+                add("replay", "replay, relay", count, rate, delay, took)
+    return [{**row, **foretold(redline, record, row)} for row in rows]
+
+
+def foretold(redline, record, row):
+    """The forecast knows the record alone, so it may be asked when all is measured."""
+    _, point = forecast(redline, record, row["ranks"], 1e6 * row["mbit"], 1e-6 * row["delay_us"])
+    measured = point["batch"] / row["step_seconds"]
+    return {"measured": measured, "forecast": point["samples_per_second"], "low": point["samples_per_second_interval"]["low"],
+            "high": point["samples_per_second_interval"]["high"], "error": point["samples_per_second"] / measured - 1}
+
+
+def figures(rows):
+    outside = [r for r in rows if not r["low"] <= r["measured"] <= r["high"]]
+    gigabit = [r for r in rows if r["part"] == "real" and r["mbit"] == 1000]
+    return {"cases": len(rows), "largest_error_percent": 100 * max(abs(r["error"]) for r in rows), "median_error_percent": 100 * statistics.median(abs(r["error"]) for r in rows),
+            "outside_interval_percent": 100 * len(outside) / len(rows), "exposed_percent_at_1_gbit": 100 * gigabit[0]["exposed_share"] if gigabit else -1.0}
+
+
+def page(rows):
     table = ["| | ranks | Mbit/s | delay | measured samples/s | forecast | 90 % interval | error | inside |", "|---|---|---|---|---|---|---|---|---|"]
     for r in rows:
         table.append(f"| {r['kind']} | {r['ranks']} | {r['mbit']:g} | {r['delay_us'] / 1000:g} ms | {r['measured']:.1f} | {r['forecast']:.1f} | {r['low']:.1f} - {r['high']:.1f} "
-                     f"| {100 * r['error']:+.1f} % | {'yes' if r['low'] <= r['measured'] <= r['high'] else 'no'} |")
+                     f"| {100 * r['error']:+.1f} % | {'yes' if r['low'] <= r['measured'] <= r['high'] else '**no**'} |")
+    within = sum(abs(r["error"]) <= 0.15 for r in rows)
+    covered = sum(r["low"] <= r["measured"] <= r["high"] for r in rows)
     text = "\n".join(table) + f"\n\nWithin 15 %: {within} of {len(rows)}; inside the interval: {covered} of {len(rows)}.\n"
     for r in rows:
         if "exposed_share" in r:
             text += (f"\nReal compute at {r['mbit']:g} Mbit/s: {r['own_ms']:.0f} ms of own work a step, gradients {r['overlapped_ms']:.0f} ms beside backward and {r['exposed_ms']:.0f} ms "
                      f"after it: exposed share {100 * r['exposed_share']:.0f} %.\n")
-    print(text)
-    if arguments.out:
-        arguments.out.write_text(text)
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("redline", type=pathlib.Path)
+    parser.add_argument("--seconds", type=float, default=12, help="of each replayed case")
+    parser.add_argument("--part", choices=["record", "real", "replay", "all"], default="all")
+    parser.add_argument("--folder", type=pathlib.Path, help="keep records and rows here, so that parts may be made one by one")
+    arguments = parser.parse_args()
+    folder = arguments.folder or pathlib.Path(tempfile.mkdtemp(prefix="scale_"))
+    parts = ("record", "real", "replay") if arguments.part == "all" else (arguments.part,)
+    rows = campaign(arguments.redline.resolve(), folder, parts, arguments.seconds, lambda text: print(text, flush=True))
+    if rows:
+        print(page(rows))
     if not arguments.folder:
         shutil.rmtree(folder, ignore_errors=True)
 

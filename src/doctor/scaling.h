@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "doctor/scaling/link_cost.h"
@@ -23,10 +24,20 @@ struct ScaleStep {
   double exchanges = 0, layer_sums = 0;
 };
 
+// What one step showed on all ranks that kept it.
+struct RecordedStep {
+  size_t first = 0, count = 0;                       // in ScaleBasis::steps, one of each rank
+  std::optional<double> exchange_seconds;            // of one exchange, on the rank that came last
+  std::vector<std::pair<double, double>> transfers;  // bytes and seconds of each bucket by itself
+  std::vector<double> deviations;                    // as ScaleBasis::deviations
+  std::optional<double> wall_seconds;                // without log, validation and checkpoints
+};
+
 struct ScaleBasis {
   int world = 1;
   double samples_per_step = 0;  // of all ranks
   std::vector<ScaleStep> steps;
+  std::vector<RecordedStep> recorded;  // none for a run of one process
   // How far ranks were apart within a step: a rank's own time over their mean, less 1, widened as a few ranks ask.
   std::vector<double> deviations;
   OwnCost own;
@@ -37,6 +48,8 @@ struct ScaleBasis {
 // `ranks`: the record of rank 0, then those of the others as far as they are there. Throws DataError when there are no
 // steps to go by.
 ScaleBasis scale_basis(std::span<const measure::RunRecord> ranks);
+// What messages and bytes cost by themselves, from some of the steps of `world` ranks.
+OwnCost measured_cost(std::span<const RecordedStep> steps, int world);
 
 struct ScalePoint {
   int ranks = 1;

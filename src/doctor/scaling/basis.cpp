@@ -69,41 +69,43 @@ std::vector<double> bucket_seconds(const std::vector<ReduceTimeline>& ranks) {
   return least;
 }
 
-OwnCost measured_cost(const StepTimelines& steps, int world) {
-  std::vector<double> exchanges, per_byte;
-  for (const auto& [step, ranks] : steps)
-    if (const double seconds = shortest_exchange(ranks); std::isfinite(seconds)) exchanges.push_back(seconds);
-  OwnCost own;
-  if (!exchanges.empty()) own.message_seconds = measure::median(exchanges) / (world - 1);
-  int64_t largest = 0;
-  for (const auto& [step, ranks] : steps)
-    for (const measure::BucketTimes& bucket : ranks[0].buckets) largest = std::max(largest, bucket.bytes);
-  const double passes = 2.0 * (world - 1) / world, messages = 2.0 * (world - 1);
-  for (const auto& [step, ranks] : steps) {
-    const std::vector<double> seconds = bucket_seconds(ranks);
-    for (size_t i = 0; i < seconds.size(); ++i) {
-      const auto bytes = static_cast<double>(ranks[0].buckets[i].bytes);
-      if (2 * ranks[0].buckets[i].bytes >= largest && bytes > 0)
-        per_byte.push_back(std::max(0.0, seconds[i] - messages * own.message_seconds) / (bytes * passes));
-    }
-  }
-  if (!per_byte.empty()) own.seconds_per_byte = measure::median(per_byte);
-  return own;
+// Within a step, so that batches of other lengths, which all ranks get together, do not count.
+std::vector<double> deviations_of(const std::vector<ReduceTimeline>& ranks) {
+  std::vector<double> found;
+  const auto n = static_cast<double>(ranks.size());
+  double mean = 0;
+  for (const ReduceTimeline& one : ranks) mean += static_cast<double>(one.own_ns) / n;
+  if (ranks.size() < 2 || !(mean > 0)) return found;
+  for (const ReduceTimeline& one : ranks)
+    found.push_back((static_cast<double>(one.own_ns) / mean - 1) * std::sqrt(n / (n - 1)));
+  return found;
 }
 
-// Within steps, so that batches of other lengths, which all ranks get together, do not count.
-std::vector<double> deviations_of(const StepTimelines& steps) {
-  std::vector<double> found;
-  for (const auto& [step, ranks] : steps) {
-    if (ranks.size() < 2) continue;
-    const auto n = static_cast<double>(ranks.size());
-    double mean = 0;
-    for (const ReduceTimeline& one : ranks) mean += static_cast<double>(one.own_ns) / n;
-    if (!(mean > 0)) continue;
-    for (const ReduceTimeline& one : ranks)
-      found.push_back((static_cast<double>(one.own_ns) / mean - 1) * std::sqrt(n / (n - 1)));
+std::map<int64_t, double> wall_by_step(const RunRecord& record) {
+  std::map<int64_t, double> wall;
+  for (const measure::StepRow& row : record.steps) {
+    if ((row.flags & measure::kStepUntimed) != 0 || row.wall_ns <= 0) continue;
+    int64_t ns = row.wall_ns;
+    for (const Phase phase : {Phase::Log, Phase::Monitor, Phase::Validate, Phase::Checkpoint})
+      ns -= row.phase_ns[static_cast<size_t>(phase)];
+    wall[row.step] = kNano * static_cast<double>(ns);
   }
-  return found;
+  return wall;
+}
+
+void add_step(ScaleBasis& basis, const std::vector<ReduceTimeline>& ranks, std::optional<double> wall_seconds) {
+  RecordedStep recorded;
+  recorded.first = basis.steps.size();
+  recorded.count = ranks.size();
+  for (const ReduceTimeline& one : ranks) basis.steps.push_back(scale_step(one));
+  if (const double seconds = shortest_exchange(ranks); std::isfinite(seconds)) recorded.exchange_seconds = seconds;
+  const std::vector<double> seconds = bucket_seconds(ranks);
+  for (size_t i = 0; i < seconds.size(); ++i)
+    recorded.transfers.emplace_back(static_cast<double>(ranks[0].buckets[i].bytes), seconds[i]);
+  recorded.deviations = deviations_of(ranks);
+  basis.deviations.insert(basis.deviations.end(), recorded.deviations.begin(), recorded.deviations.end());
+  recorded.wall_seconds = wall_seconds;
+  basis.recorded.push_back(std::move(recorded));
 }
 
 std::vector<measure::NoiseScale> noise_of(const StepTimelines& steps, double samples) {
@@ -175,6 +177,24 @@ int world_of(const StepTimelines& steps) {
 
 }  // namespace
 
+OwnCost measured_cost(std::span<const RecordedStep> steps, int world) {
+  std::vector<double> exchanges, per_byte;
+  double largest = 0;
+  for (const RecordedStep& step : steps) {
+    if (step.exchange_seconds) exchanges.push_back(*step.exchange_seconds);
+    for (const auto& [bytes, seconds] : step.transfers) largest = std::max(largest, bytes);
+  }
+  OwnCost own;
+  if (!exchanges.empty()) own.message_seconds = measure::median(exchanges) / (world - 1);
+  const double passes = 2.0 * (world - 1) / world, messages = 2.0 * (world - 1);
+  for (const RecordedStep& step : steps)
+    for (const auto& [bytes, seconds] : step.transfers)
+      if (2 * bytes >= largest && bytes > 0)
+        per_byte.push_back(std::max(0.0, seconds - messages * own.message_seconds) / (bytes * passes));
+  if (!per_byte.empty()) own.seconds_per_byte = measure::median(per_byte);
+  return own;
+}
+
 ScaleBasis scale_basis(std::span<const RunRecord> ranks) {
   if (ranks.empty() || ranks[0].steps.empty())
     throw DataError("The run has no finished steps: there is nothing to foretell from. Let it run for at least 20.");
@@ -188,10 +208,12 @@ ScaleBasis scale_basis(std::span<const RunRecord> ranks) {
   basis.measured = true;
   basis.world = world_of(steps);
   basis.samples_per_step = samples_of(ranks[0]);
-  for (const auto& [step, timelines] : steps)
-    for (const ReduceTimeline& one : timelines) basis.steps.push_back(scale_step(one));
-  basis.own = measured_cost(steps, basis.world);
-  basis.deviations = deviations_of(steps);
+  const std::map<int64_t, double> wall = wall_by_step(ranks[0]);
+  for (const auto& [step, timelines] : steps) {
+    const auto found = wall.find(step);
+    add_step(basis, timelines, found != wall.end() ? std::optional(found->second) : std::nullopt);
+  }
+  basis.own = measured_cost(basis.recorded, basis.world);
   basis.noise = noise_of(steps, basis.samples_per_step);
   if (basis.noise.empty())
     basis.notes.push_back(

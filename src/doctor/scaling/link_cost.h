@@ -12,7 +12,8 @@ const char* topology_name(Topology topology);
 
 struct Link {
   double bytes_per_second = 0;
-  double latency_seconds = 0;  // one way
+  double latency_seconds = 0;    // one way
+  double segment_latencies = 2;  // that a segment takes: the next rank is ready, and here it is
 };
 
 // Of this engine on this machine, without a wire.
@@ -27,14 +28,14 @@ struct Network {
   int per_host = 1;  // ranks that meet on their machine first (hierarchical)
 };
 
-// A part in which the link is idle, and one in which it is busy.
+// A part that may pass while another bucket moves, and one that the next bucket waits for.
 struct ReduceSeconds {
   double messages = 0, moving = 0;
   double sum() const { return messages + moving; }
 };
 
-// Sum over `ranks` of `bytes` on each. Ring: 2(n-1) messages of bytes/n. Tree: up and down a binary tree, whole.
-// Hierarchical: a ring inside each machine, then a ring of machines.
+// Sum over `ranks` of `bytes` on each. Ring: 2(n-1) hops of bytes/n, as Gloo makes them. Tree: up and down a binary
+// tree, whole. Hierarchical: a ring inside each machine, then a ring of machines.
 ReduceSeconds all_reduce(const Network& network, const OwnCost& own, int ranks, double bytes);
 inline double all_reduce_seconds(const Network& network, const OwnCost& own, int ranks, double bytes) {
   return all_reduce(network, own, ranks, bytes).sum();

@@ -12,9 +12,22 @@ TEST(LinkCost, RingByHand) {
   EXPECT_EQ(all_reduce_seconds(ring, {}, 1, 20e6), 0);
   // Two messages of half the bytes: 20 MB over the wire at 125 MB/s.
   EXPECT_NEAR(all_reduce_seconds(ring, {}, 2, 20e6), 0.16 + 2 * 50e-6, 1e-9);
-  EXPECT_NEAR(all_reduce_seconds(ring, {}, 4, 20e6), 1.5 * 0.16 + 6 * 50e-6, 1e-9);
-  // Bandwidth's part has a limit, latency's has none.
-  EXPECT_NEAR(all_reduce_seconds(ring, {}, 1024, 20e6), 2 * 1023.0 / 1024 * 0.16 + 2046 * 50e-6, 1e-9);
+  EXPECT_NEAR(all_reduce_seconds(ring, {}, 4, 20e6), 1.5 * 0.16 + 2 * 50e-6, 1e-9) << "only the first wait shows";
+  // Bandwidth's part has a limit, latency's has none: two segments of 78 us each, and 100 us until one has come.
+  const double segment = 20e6 / 1024 / 125e6 / 2;
+  EXPECT_NEAR(all_reduce_seconds(ring, {}, 1024, 20e6), 2046 * (segment + 100e-6) + 100e-6, 1e-9);
+}
+
+TEST(LinkCost, LatencyHidesBehindSegments) {
+  // Two ranks, 2 MB over 300 Mbit/s, as 9 buckets in a row showed: 2 ms cost about two latencies a bucket, 10 ms more.
+  const auto seconds = [](double latency) {
+    return all_reduce_seconds({Topology::Ring, {37.5e6, latency}, 1}, {}, 2, 2.1e6);
+  };
+  const double still = seconds(0);
+  EXPECT_NEAR(still, 0.056, 1e-9);
+  EXPECT_NEAR(seconds(2e-3) - still, 4e-3, 1e-9)
+      << "28 ms of a hop are longer than 14 ms of a segment and 4 of waiting";
+  EXPECT_NEAR(seconds(10e-3) - still, 20e-3 + 2 * (14e-3 + 20e-3 - 28e-3), 1e-9);
 }
 
 TEST(LinkCost, TheMachinesOwnCost) {

@@ -38,8 +38,11 @@ TEST(RankRuns, ARecordWithoutStepsIsAFailure) {
 
 TEST(RankRuns, WordsOfARun) {
   const task::Registry registry;
-  const config::RequestSource source{.file = "job.yaml", .preset = "quick", .overrides = {"a.b=1"}};
-  TuneRequest with_source{registry, source, {}};
+  config::RequestSource source;
+  source.file = "job.yaml";
+  source.preset = "quick";
+  source.overrides = {"a.b=1"};
+  const TuneRequest with_source{registry, source, {}, 180, {}, 0, false, false, {}, {}, 0.05, false, {}, 0.01, {}, 0};
   std::vector<std::string> said;
   int started = 0;
   const RankTuneRequest request{

@@ -94,6 +94,9 @@ void RankTuning::read_job() {
   steps_ = std::clamp(static_cast<int64_t>(kRunSeconds / step) + RankRuns::kWarmUp, kLeastSteps, kMostSteps);
   run_seconds_ = seconds_between(begun, now_ns()) + static_cast<double>(steps_ - kLeastSteps) * step;
   job_.gradient_mb = reference_.gradient_bytes / (1 << 20);
+  const auto task = job->build_task();
+  card_.break_even.samples_of_run = samples_of_run(
+      *job, job->build_loader(*task, train::Job::Part::Train, {})->steps_per_epoch(), reference_.samples_per_step);
   say(fmt::format("{} ranks x {} threads, {:.1f} samples/s; runs of {} steps take about {}.", job_.ranks, job_.threads,
                   1 / reference_.seconds_per_sample, steps_, format_seconds(run_seconds_)));
 }
