@@ -33,7 +33,7 @@ ROW = numpy.dtype([("step", "<i8"), ("epoch", "<i8"), ("begin_ns", "<i8"), ("wal
 WARM_UP = 3
 BETWEEN_CONTROLS = 4  # faults between two healthy runs
 STRANGERS = 0.08      # cores
-TRIES = 3
+TRIES = 2
 
 
 def samples_per_second(run):

@@ -141,13 +141,13 @@ class BusyProcess(Fault):
 
 
 class BandwidthHog(Fault):
-    """A neighbour on a core that the job leaves free, which copies memory for two thirds of the time."""
+    """A neighbour on a core that the job leaves free, which copies memory every other 0.7 s."""
     right = (("contended", "memory bandwidth"),)
-    words = removed_words = ("trainer.intra_op_threads=1", "model.train_ds.num_workers=0")
+    words = removed_words = ("trainer.intra_op_threads=1", "model.train_ds.num_workers=0", "model.train_ds.cache=memory")
 
     @contextlib.contextmanager
     def around(self):
-        with beside(["taskset", "-c", CORES[-1], built(ROOT / "bench/outside/hog.c", self.work / "hog"), 256, 1000, 500]):
+        with beside(["taskset", "-c", CORES[-1], built(ROOT / "bench/outside/hog.c", self.work / "hog"), 256, 700, 600]):
             yield
 
 
@@ -208,7 +208,7 @@ class SlowReads(Shimmed):
 class SlowSyncs(Shimmed):
     """A disk that is slow to confirm, under a job that saves now and then."""
     right = (("slow disk", "checkpoints"),)
-    calls, path, delay_us = "fsync", "checkpoints", 120_000
+    calls, path, delay_us = "fsync", "checkpoints", 350_000
     words = removed_words = ("exp_manager.checkpoint_callback_params.every_n_train_steps=10",)
 
 
@@ -232,7 +232,7 @@ class Eviction(Fault):
 
     @contextlib.contextmanager
     def around(self):
-        with Evicting(data_files(self.work, self.task), every=0.02):
+        with Evicting(data_files(self.work, self.task), every=0.15):
             yield
 
 
@@ -240,7 +240,7 @@ class Reclaim(Grouped):
     """A container that comes with its own copy of the program and a memory limit a little above what the job has written: the kernel takes back code and
     data that are needed again at once."""
     right = (("swapping", None),)
-    margin_kib = {"speech": 50_000, "sequences": 50_000, "pictures": 50_000, "scenes": 50_000}
+    margin_kib = 16_000
 
     def program(self, redline):
         image = self.work / "image"
@@ -270,7 +270,7 @@ class Reclaim(Grouped):
                 text = (self.folder / "memory.stat").read_text()
                 own = {line.split()[0]: int(line.split()[1]) for line in text.splitlines()}
                 # Below what is written the process would be killed: there is no swap for it.
-                (self.folder / "memory.limit_in_bytes").write_text(str(own["rss"] + 1024 * self.margin_kib[self.task]))
+                (self.folder / "memory.limit_in_bytes").write_text(str(own["rss"] + 1024 * self.margin_kib))
         threading.Thread(target=squeeze, daemon=True).start()
 
 

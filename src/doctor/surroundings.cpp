@@ -14,7 +14,8 @@ namespace redline::doctor {
 namespace {
 
 // Below these a window counts as quiet: a shell, a timer, the kernel's own threads.
-constexpr double kOthers = 0.1, kWaited = 0.05, kStolen = 0.05, kThrottled = 0.02, kMemoryPressure = 0.05;
+constexpr double kOthers = 0.1, kWaited = 0.05, kOthersInAWindow = 0.25, kStolen = 0.05, kThrottled = 0.02,
+                 kMemoryPressure = 0.05;
 constexpr double kSwappingFaults = 20;  // major faults a second; loading a program has some too
 constexpr double kMostLost = 0.95;
 constexpr double kStopped = 0.03;  // of the time: less is a machine that was paused once
@@ -37,7 +38,7 @@ std::string of_whom(const Surroundings& seen) {
 }  // namespace
 
 bool disturbed(const measure::SurroundingsWindow& w) {
-  const bool contended = or_zero(w.others) >= kOthers && (!w.waited || *w.waited >= kWaited);
+  const bool contended = or_zero(w.others) >= kOthersInAWindow && (!w.waited || *w.waited >= kWaited);
   return contended || or_zero(w.stolen) >= kStolen || or_zero(w.throttled) >= kThrottled ||
          swapping(w.memory_pressure, w.major_faults) || or_zero(w.stopped) >= kStopped;
 }
@@ -71,6 +72,7 @@ std::optional<Surroundings> summarise(std::span<const measure::SurroundingsWindo
     if (w.gigahertz) clocks.push_back(*w.gigahertz);
     if (!w.neighbour.empty()) named[w.neighbour] += w.seconds;
   }
+  if (sum.others) sum.others = std::max(0.0, *sum.others);
   if (!named.empty())
     sum.neighbour = std::ranges::max_element(named, {}, [](const auto& one) { return one.second; })->first;
   if (clocks.size() >= kFewestClocks) {

@@ -54,7 +54,8 @@ const char* limit_name(Limit limit) {
 
 namespace {
 
-constexpr double kWorthNaming = 0.05;  // a limit whose lifting gains less than this does not limit the run
+constexpr double kNarrowerBuckets = 0.5;  // of the padding, that more of them would take away
+constexpr double kWorthNaming = 0.05;     // a limit whose lifting gains less than this does not limit the run
 
 // A sentence as the second half of another.
 std::string lower_first(std::string text) {
@@ -113,12 +114,25 @@ LimitScore score_padding(const JobView& job, const Observation& seen) {
           ? fmt::format("{:.0f} % of a batch is padding, which costs {:.0f} (±{:.0f}) % of forward and backward",
                         100 * seen.padding_share, 100 * seen.costs.padding_share, 100 * 1.96 * seen.costs.padding_error)
           : fmt::format("{:.0f} % of a batch is padding", 100 * seen.padding_share);
-  return {Limit::Padding, predicted_padding_gain(seen, 1.0), "padding", evidence};
+  // Samples are never all of one length: what buckets, or narrower ones, could take away, and as much as is sure.
+  const double removable = job.buckets ? kNarrowerBuckets : 1 - kLeftByBuckets.mean;
+  Observation sure = seen;
+  sure.costs.padding_share = std::max(0.0, seen.costs.padding_share - seen.costs.padding_error);
+  return {Limit::Padding, predicted_padding_gain(sure, removable), "padding", evidence};
 }
 
 // What a step costs however many samples it holds. A batch twice as large halves it per sample.
-LimitScore score_batch(const Observation& seen) {
-  const double fixed = fixed_share(seen);
+// Steps of as many samples each cannot tell what a step costs from what a sample does, and workers that share the
+// training threads' cores cost the same whatever the length of the samples: theirs is taken off.
+LimitScore score_batch(const JobView& job, const Observation& seen, const MachineFacts& machine) {
+  Observation sure = seen;
+  const bool spare = machine.allowed_cpus > job.threads || machine.has_cuda;
+  const double workers =
+      job.workers > 0 && !spare && seen.step_seconds > 0
+          ? paid_by_step(machine.allowed_cpus).mean * seen.loader_worker_seconds() / seen.step_seconds
+          : 0;
+  sure.costs.fixed_share = std::max(0.0, seen.costs.fixed_share - seen.costs.fixed_error - workers);
+  const double fixed = fixed_share(sure);
   return {Limit::SmallBatch, removal_gain(fixed / 2), "batch_size",
           fmt::format("{:.0f} % of the step does not grow with the batch; twice the batch would gain {:.0f} %",
                       100 * fixed, 100 * removal_gain(fixed / 2))};
@@ -204,8 +218,9 @@ Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceil
     diagnosis.sentence = "The run has no finished steps, so there is nothing to judge; run it for at least 20 steps.";
     return diagnosis;
   }
-  diagnosis.scores = {score_data(job, seen, all),  score_cadence(seen), score_padding(job, seen),
-                      score_memory(seen, machine), score_batch(seen),   score_oversubscription(job, seen, machine)};
+  diagnosis.scores = {score_data(job, seen, all),      score_cadence(seen),
+                      score_padding(job, seen),        score_memory(seen, machine),
+                      score_batch(job, seen, machine), score_oversubscription(job, seen, machine)};
   for (LimitScore& score : outside_limits(job, seen, machine)) diagnosis.scores.push_back(std::move(score));
   explain(diagnosis.scores);
   std::stable_sort(diagnosis.scores.begin(), diagnosis.scores.end(),

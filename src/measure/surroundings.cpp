@@ -45,7 +45,7 @@ std::optional<double> grown(const std::optional<T>& before, const std::optional<
   return std::max(0.0, static_cast<double>(*after - *before) * scale);
 }
 
-std::optional<double> number(const Event& event, const char* name) {
+std::optional<double> number(const Event& event, const char* name, double least = 0) {
   const FieldValue* value = event.find(name);
   if (value == nullptr) return std::nullopt;
   double found = 0;
@@ -55,7 +55,7 @@ std::optional<double> number(const Event& event, const char* name) {
     found = static_cast<double>(*whole);
   else
     return std::nullopt;
-  if (!std::isfinite(found) || found < 0) return std::nullopt;
+  if (!std::isfinite(found) || found < least) return std::nullopt;
   return found;
 }
 
@@ -71,7 +71,7 @@ std::optional<SurroundingsWindow> window_between(const device::SurroundingsCount
   window.own = static_cast<double>(after.own_cpu_ns - before.own_cpu_ns) * of_ns;
   window.stolen = grown(before.stolen_seconds, after.stolen_seconds, a_second);
   if (const auto busy = grown(before.busy_seconds, after.busy_seconds, a_second))
-    window.others = std::max(0.0, *busy - window.own - window.stolen.value_or(0) - after.yielding_cores.value_or(0));
+    window.others = *busy - window.own - window.stolen.value_or(0) - after.yielding_cores.value_or(0);
   window.yielding = after.yielding_cores;
   if (after.neighbour_cores >= kWorthAName) window.neighbour = after.neighbour;
   window.waited = grown(before.run_wait_ns, after.run_wait_ns, of_ns);
@@ -116,7 +116,8 @@ std::optional<SurroundingsWindow> surroundings_of(const Event& event) {
     if (!value) return std::nullopt;
     window.*one.member = *value;
   }
-  for (const SeenField& one : kSeen) window.*one.member = number(event, one.name);
+  for (const SeenField& one : kSeen)
+    window.*one.member = number(event, one.name, one.member == &SurroundingsWindow::others ? -1e6 : 0);
   if (const FieldValue* name = event.find("neighbour"))
     if (const auto* text = std::get_if<std::string>(name)) window.neighbour = *text;
   return window;

@@ -13,7 +13,9 @@ struct SurroundingsWindow {
   double seconds = 0;
   double cores = 0, own = 0;  // that the process may use, and that it used
   // Cores' worth, or shares of the time; none: not to be seen here.
-  std::optional<double> others;           // cores that other processes used, but for those that give way
+  // Cores that other processes used, but for those that give way. A difference of coarse counts: of a single window
+  // off by a tenth either way, so also below zero; cut there, a mean of many would be too high.
+  std::optional<double> others;
   std::optional<double> yielding;         // cores that those used which run only where nobody else wants to
   std::optional<double> stolen;           // cores that the hypervisor took
   std::optional<double> waited;           // cores' worth of own threads that were ready and had none

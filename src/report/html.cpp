@@ -149,6 +149,8 @@ std::string diagnosis_section(const Page& page, const RunPart& run) {
   const doctor::Diagnosis& diagnosis = *run.diagnosis;
   std::string out = heading(page.runs.size() > 1 ? "Diagnosis of " + label_of(page, run) : "Diagnosis") +
                     paragraph(fmt::format("{} (confidence {:.0f} %)", diagnosis.sentence, 100 * diagnosis.confidence));
+  if (!diagnosis.cure.empty()) out += paragraph("What to do: " + diagnosis.cure);
+  if (!diagnosis.unseen.empty()) out += paragraph("Not to be seen here: " + diagnosis.unseen + ".");
   if (!diagnosis.ceilings.empty()) {
     IntervalChart chart{"Ceilings: what making one part free would gain at most", "", {}};
     for (const doctor::Ceiling& ceiling : diagnosis.ceilings)

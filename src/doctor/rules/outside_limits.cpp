@@ -18,18 +18,14 @@ constexpr double kMostUnexplained = 0.15;
 
 double computing(const Observation& seen) { return compute_share(seen) + seen.phase(Phase::Optimiser).share; }
 
-// What more cores would gain a job that has `now` of them: the parallel part of its computing, and what its workers
-// take from the training threads meanwhile.
-double gain_of_cores(const JobView& job, const Observation& seen, double now, double then) {
-  if (now <= 0 || then <= now || seen.step_seconds <= 0) return 0;
-  const double parallel = seen.calibration.parallel_share * compute_share(seen) * (1 - now / then);
-  const double workers =
-      job.workers > 0 ? std::min(0.5, seen.loader_worker_seconds() / seen.step_seconds) * (1 - now / then) : 0;
-  return removal_gain(std::min(0.95, parallel + workers));
+// What more cores would gain a job that has `now` of them: the parallel part of its computing.
+double gain_of_cores(const Observation& seen, double now, double then) {
+  if (now <= 0 || then <= now) return 0;
+  return removal_gain(std::min(0.95, seen.calibration.parallel_share * compute_share(seen) * (1 - now / then)));
 }
 
-LimitScore score_pinned(const JobView& job, const Observation& seen, const MachineFacts& machine) {
-  return {Limit::Pinned, gain_of_cores(job, seen, machine.allowed_cpus, machine.logical_cpus), "affinity",
+LimitScore score_pinned(const Observation& seen, const MachineFacts& machine) {
+  return {Limit::Pinned, gain_of_cores(seen, machine.allowed_cpus, machine.logical_cpus), "affinity",
           fmt::format("it may run on {} of the machine's {} cores", machine.allowed_cpus, machine.logical_cpus),
           "Start it without taskset or numactl, or give it more cores (a scheduler's --cpus-per-task, a container's "
           "cpuset)."};
@@ -59,7 +55,7 @@ LimitScore score_bandwidth(const Observation& seen) {
           "little: a lower precision, smaller pieces (model.train_ds.micro_batch_size)."};
 }
 
-LimitScore score_throttled(const JobView& job, const Observation& seen, const MachineFacts& machine) {
+LimitScore score_throttled(const Observation& seen, const MachineFacts& machine) {
   const Surroundings& around = *seen.surroundings;
   const double quota = machine.cgroup_cpu_quota;
   double gain = removal_gain(around.lost_to_quota());
@@ -68,7 +64,7 @@ LimitScore score_throttled(const JobView& job, const Observation& seen, const Ma
                   quota > 0 ? fmt::format(" of {:.2f} cores", quota) : "", 100 * around.lost_to_quota());
   // A quota that a job keeps by itself, with fewer threads, holds nothing back and still costs cores.
   if (quota > 0 && quota < machine.logical_cpus) {
-    const double cores = gain_of_cores(job, seen, std::max(quota, 1.0), machine.logical_cpus);
+    const double cores = gain_of_cores(seen, std::max(quota, 1.0), machine.logical_cpus);
     if (cores > gain) {
       gain = cores;
       evidence = fmt::format("a quota of {:.2f} cores leaves it {} of the machine's {}", quota, machine.allowed_cpus,
@@ -135,12 +131,12 @@ std::vector<LimitScore> outside_limits(const JobView& job, const Observation& se
   std::vector<LimitScore> scores;
   // What it may not use, by affinity alone: a quota is its own verdict.
   if (machine.cgroup_cpu_quota <= 0 && machine.allowed_cpus < machine.logical_cpus && !machine.has_cuda)
-    scores.push_back(score_pinned(job, seen, machine));
+    scores.push_back(score_pinned(seen, machine));
   if (!seen.surroundings) return scores;
   const Surroundings& around = *seen.surroundings;
   scores.push_back(score_contended(around));
   scores.push_back(score_bandwidth(seen));
-  scores.push_back(score_throttled(job, seen, machine));
+  scores.push_back(score_throttled(seen, machine));
   scores.push_back(score_stopped(around));
   scores.push_back(score_swapping(around));
   scores.push_back(score_clock(seen));

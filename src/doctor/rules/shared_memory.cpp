@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kBeside = 0.5, kAlone = 0.2;  // cores that others use
 constexpr double kWaits = 0.1;                 // more own waiting than this is about cores, not about memory
-constexpr size_t kFewestOfEach = 6;
+constexpr size_t kFewestOfEach = 4;
 constexpr double kClearlySlower = 1.05;
 
 double work_in(std::span<const measure::StepRow> rows, const measure::SurroundingsWindow& window) {
@@ -33,7 +33,7 @@ SharedMemory fit_shared_memory(std::span<const measure::StepRow> rows,
   double seconds = 0, beside_seconds = 0;
   for (const measure::SurroundingsWindow& w : windows) {
     if (!w.others || w.waited.value_or(0) > kWaits || w.throttled.value_or(0) > 0.02) continue;
-    const double work = work_in(rows, w), used = *w.others + w.yielding.value_or(0);
+    const double work = work_in(rows, w), used = *w.others;
     if (work <= 0) continue;
     seconds += w.seconds;
     if (used >= kBeside) beside_seconds += w.seconds;
