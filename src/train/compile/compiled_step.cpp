@@ -116,7 +116,8 @@ void CompiledStep::refuse(Shape& shape, const std::string& why) {
 // Null: a batch of a shape that has come only once, or of one shape too many; what it would be computed as is not worth
 // finding out. Fills `prepared` when that was needed to tell.
 CompiledStep::Shape* CompiledStep::shape_of(const task::Batch& batch, task::Context& context, task::Tensors& prepared) {
-  const std::string mode = fmt::format("{} {};", precision_name(pass().precision), context.wants_outputs());
+  wants_outputs_ = wants_outputs_ || context.wants_outputs();
+  const std::string mode = fmt::format("{} {};", precision_name(pass().precision), wants_outputs_);
   const std::string key = mode + layouts_text(batch.tensors);
   if (by_batch_.size() >= kMostLayouts && !by_batch_.contains(key)) return nullptr;
   BatchLayout& layout = by_batch_[key];
@@ -147,7 +148,7 @@ void CompiledStep::begin_build(Shape& shape, const task::Batch& batch, task::Con
                                const task::Tensors& prepared) {
   try {
     // Other draws than the ones it will be proved with: a draw that became part of the program would show.
-    const TraceOptions options{context.seed() + 1, pass().precision, device(), context.wants_outputs()};
+    const TraceOptions options{context.seed() + 1, pass().precision, device(), wants_outputs_};
     const TracedStep step = trace_step(task(), prepared, batch.sample_ids, options);
     const std::string name = package_name(step, settings_);
     shape.signature = step.signature;

@@ -71,6 +71,7 @@ class CompiledStep : public EagerStep {
   CompileSettings settings_;
   Event event_;
   bool looked_ = false, refused_ = false;
+  bool wants_outputs_ = false;  // once they were wanted, packages have them: a probe then uses one for all its steps
   std::map<std::string, std::unique_ptr<Shape>> shapes_;  // by layouts of what the part takes
   std::map<std::string, BatchLayout> by_batch_;
   std::unique_ptr<PackageBuild> build_;  // one at a time
