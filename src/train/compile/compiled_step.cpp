@@ -19,6 +19,7 @@ namespace {
 // A shape that came so often is worth a package; the first one is worth it at once.
 constexpr int64_t kOften = 8;
 constexpr int kProofs = 2;
+constexpr size_t kMostLayouts = 4096;  // clips of all lengths: each batch has one of its own
 constexpr int kRaceTurns = 3;
 // What two ways to compute the same may differ by, relative: a model whose eager step is held against itself on another
 // number of threads differs by 1 % in its gradients. A wrong program differs by far more.
@@ -112,11 +113,16 @@ void CompiledStep::refuse(Shape& shape, const std::string& why) {
   event_("compile.refused", {{"shape", shape.text}, {"why", why}});
 }
 
-// Null: this batch has no shape that could be compiled. Fills `prepared` when that was needed to tell.
+// Null: a batch of a shape that has come only once, or of one shape too many; what it would be computed as is not worth
+// finding out. Fills `prepared` when that was needed to tell.
 CompiledStep::Shape* CompiledStep::shape_of(const task::Batch& batch, task::Context& context, task::Tensors& prepared) {
-  const std::string mode = fmt::format("{} {};", static_cast<int>(pass().precision), context.wants_outputs());
+  wants_outputs_ = wants_outputs_ || context.wants_outputs();
+  const std::string mode = fmt::format("{} {};", precision_name(pass().precision), wants_outputs_);
   const std::string key = mode + layouts_text(batch.tensors);
-  if (const auto known = by_batch_.find(key); known != by_batch_.end()) return known->second;
+  if (by_batch_.size() >= kMostLayouts && !by_batch_.contains(key)) return nullptr;
+  BatchLayout& layout = by_batch_[key];
+  if (layout.shape != nullptr) return layout.shape;
+  if (++layout.seen < 2 && by_batch_.size() > 1) return nullptr;
   prepared = task().compiled_part()->before(batch, context);
   auto& shape = shapes_[mode + layouts_text(prepared)];
   if (shape == nullptr) {
@@ -124,7 +130,7 @@ CompiledStep::Shape* CompiledStep::shape_of(const task::Batch& batch, task::Cont
     shape->text = shapes_text(prepared);
     shape->label = largest_text(prepared);
   }
-  return by_batch_[key] = shape.get();
+  return layout.shape = shape.get();
 }
 
 void CompiledStep::consider(Shape& shape, const task::Batch& batch, task::Context& context, task::Tensors& prepared) {
@@ -142,7 +148,7 @@ void CompiledStep::begin_build(Shape& shape, const task::Batch& batch, task::Con
                                const task::Tensors& prepared) {
   try {
     // Other draws than the ones it will be proved with: a draw that became part of the program would show.
-    const TraceOptions options{context.seed() + 1, pass().precision, device(), context.wants_outputs()};
+    const TraceOptions options{context.seed() + 1, pass().precision, device(), wants_outputs_};
     const TracedStep step = trace_step(task(), prepared, batch.sample_ids, options);
     const std::string name = package_name(step, settings_);
     shape.signature = step.signature;
@@ -236,6 +242,17 @@ bool CompiledStep::prove(Shape& shape, const task::Batch& batch, task::Context& 
   return false;
 }
 
+bool CompiledStep::wins_race(Shape& shape, const task::Batch& batch, task::Context& context) {
+  try {
+    return race(shape, batch, context);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::exception& error) {
+    refuse(shape, first_line(error.what()));
+    return false;
+  }
+}
+
 // Turn by turn on this piece: what the task's own step takes, and what the package takes.
 bool CompiledStep::race(Shape& shape, const task::Batch& batch, task::Context& context) {
   std::vector<double> eager_seconds, compiled_seconds;
@@ -280,9 +297,16 @@ bool CompiledStep::race(Shape& shape, const task::Batch& batch, task::Context& c
   return true;
 }
 
-task::Loss CompiledStep::run(Shape& shape, const task::Batch& batch, task::Context& context,
-                             const task::Tensors& prepared) {
-  CompiledPackage::Result result = shape.package->run(prepared, context, pass().loss_scale);
+// None when the package failed: then the piece is computed eagerly, which also tells whether memory was the reason.
+std::optional<task::Loss> CompiledStep::run(Shape& shape, const task::Batch& batch, task::Context& context,
+                                            const task::Tensors& prepared) {
+  CompiledPackage::Result result;
+  try {
+    result = shape.package->run(prepared, context, pass().loss_scale);
+  } catch (const std::exception& error) {
+    refuse(shape, first_line(error.what()));
+    return std::nullopt;
+  }
   for (const auto& [name, tensor] : result.outputs) context.output(name, tensor);
   task().compiled_part()->after(batch, result.part, context);
   ++count_.compiled;
@@ -297,18 +321,21 @@ task::Loss CompiledStep::loss_of(const task::Batch& batch, task::Context& contex
   ++count_.all;
   poll_build(/*wait=*/false);
   task::Tensors prepared;
-  Shape& shape = *shape_of(batch, context, prepared);
+  Shape* const found = shape_of(batch, context, prepared);
+  if (found == nullptr) return EagerStep::loss_of(batch, context);
+  Shape& shape = *found;
   ++shape.seen;
   consider(shape, batch, context, prepared);
   if (shape.package == nullptr) return EagerStep::loss_of(batch, context);
   if (prepared.empty()) prepared = task().compiled_part()->before(batch, context);
   if (shape.proofs_left > 0) {
     const bool sound = prove(shape, batch, context, prepared);
-    if (!sound || (!shape.raced && !goes_on(shape) && !race(shape, batch, context)))
+    if (!sound || (!shape.raced && !goes_on(shape) && !wins_race(shape, batch, context)))
       return EagerStep::loss_of(batch, context);
     compiled_.try_emplace(shape.text, context.step());
   }
-  return run(shape, batch, context, prepared);
+  if (auto loss = run(shape, batch, context, prepared)) return std::move(*loss);
+  return EagerStep::loss_of(batch, context);
 }
 
 }  // namespace redline::train

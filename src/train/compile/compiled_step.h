@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,10 @@ class CompiledStep : public EagerStep {
 
  private:
   struct Shape;  // one bucket: its package, or how far it is on the way to one
+  struct BatchLayout {
+    int64_t seen = 0;
+    Shape* shape = nullptr;  // null: not looked at yet
+  };
 
   bool may_compile();
   Shape* shape_of(const task::Batch& batch, task::Context& context, task::Tensors& prepared);
@@ -56,17 +61,20 @@ class CompiledStep : public EagerStep {
   void refuse(Shape& shape, const std::string& why);
   void refuse_all(const std::string& why);
   bool prove(Shape& shape, const task::Batch& batch, task::Context& context, const task::Tensors& prepared);
+  bool wins_race(Shape& shape, const task::Batch& batch, task::Context& context);
   bool race(Shape& shape, const task::Batch& batch, task::Context& context);
   bool goes_on(const Shape& shape) const { return compiled_.count(text_of(shape)) != 0; }
   static const std::string& text_of(const Shape& shape);
-  task::Loss run(Shape& shape, const task::Batch& batch, task::Context& context, const task::Tensors& prepared);
+  std::optional<task::Loss> run(Shape& shape, const task::Batch& batch, task::Context& context,
+                                const task::Tensors& prepared);
 
   CompileSettings settings_;
   Event event_;
   bool looked_ = false, refused_ = false;
+  bool wants_outputs_ = false;  // once they were wanted, packages have them: a probe then uses one for all its steps
   std::map<std::string, std::unique_ptr<Shape>> shapes_;  // by layouts of what the part takes
-  std::map<std::string, Shape*> by_batch_;                // by layouts of the batch
-  std::unique_ptr<PackageBuild> build_;                   // one at a time
+  std::map<std::string, BatchLayout> by_batch_;
+  std::unique_ptr<PackageBuild> build_;  // one at a time
   Shape* building_ = nullptr;
   std::map<std::string, int64_t> compiled_;
   Count count_;
