@@ -65,6 +65,19 @@ TEST(Scaling, WaitingForASlowerRankIsNoCostOfTheNetwork) {
   EXPECT_NEAR(forecast.points[1].own_seconds, 0.110 * (1 + 10.0 / 110 * std::sqrt(2.0)), 1e-4);
 }
 
+TEST(Scaling, ABucketThatCameBackSoonBoundsItsMessages) {
+  std::vector<measure::RunRecord> ranks = two_ranks();
+  for (measure::RunRecord& rank : ranks)
+    for (measure::Event& event : rank.events) {
+      measure::ReduceTimeline one = *measure::timeline_of(event);
+      one.exchange_ns = 8'000'000;  // ranks that have to be woken up
+      event.fields = measure::timeline_fields(one);
+    }
+  const ScaleBasis basis = scale_basis(ranks);
+  EXPECT_NEAR(basis.own.message_seconds, 4e-3, 1e-9);
+  EXPECT_NEAR(basis.own.hop(), 2.7e-3, 1e-9) << "two of them in 5.4 ms";
+}
+
 TEST(Scaling, AForecastByHand) {
   const ScaleBasis basis = scale_basis(two_ranks());
   // 1 Gbit/s, of which 95 % carry gradients: a bucket takes 42.1 ms on two ranks and two latencies at its start, and

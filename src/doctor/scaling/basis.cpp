@@ -177,20 +177,27 @@ int world_of(const StepTimelines& steps) {
 
 }  // namespace
 
+// A bucket that came back soon bounds what its messages took; the rest is its bytes'.
 OwnCost measured_cost(std::span<const RecordedStep> steps, int world) {
-  std::vector<double> exchanges, per_byte;
+  std::vector<double> exchanges, soonest, per_byte;
   double largest = 0;
   for (const RecordedStep& step : steps) {
     if (step.exchange_seconds) exchanges.push_back(*step.exchange_seconds);
-    for (const auto& [bytes, seconds] : step.transfers) largest = std::max(largest, bytes);
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& [bytes, seconds] : step.transfers) {
+      largest = std::max(largest, bytes);
+      least = std::min(least, seconds);
+    }
+    if (std::isfinite(least)) soonest.push_back(least);
   }
+  const double passes = 2.0 * (world - 1) / world, messages = 2.0 * (world - 1);
   OwnCost own;
   if (!exchanges.empty()) own.message_seconds = measure::median(exchanges) / (world - 1);
-  const double passes = 2.0 * (world - 1) / world, messages = 2.0 * (world - 1);
+  if (!soonest.empty()) own.hop_seconds = std::min(own.message_seconds, measure::median(soonest) / messages);
   for (const RecordedStep& step : steps)
     for (const auto& [bytes, seconds] : step.transfers)
       if (2 * bytes >= largest && bytes > 0)
-        per_byte.push_back(std::max(0.0, seconds - messages * own.message_seconds) / (bytes * passes));
+        per_byte.push_back(std::max(0.0, seconds - messages * own.hop()) / (bytes * passes));
   if (!per_byte.empty()) own.seconds_per_byte = measure::median(per_byte);
   return own;
 }

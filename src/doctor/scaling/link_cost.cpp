@@ -20,7 +20,7 @@ ReduceSeconds ring(const Link& link, const OwnCost& own, int ranks, double bytes
   const double n = ranks, hops = 2 * (n - 1), chunk = bytes / n, wait = link.segment_latencies * link.latency_seconds;
   const double segments = std::max(kUnderWay, std::ceil(chunk / kSegmentBytes)), busy = chunk * per_byte(link, own);
   const double hop = std::max(busy, segments / kUnderWay * (busy / segments + wait));
-  return {hops * own.message_seconds, hops * hop + wait};
+  return {hops * own.hop(), hops * hop + wait};
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ ReduceSeconds all_reduce(const Network& network, const OwnCost& own, int ranks, 
       return ring(network.link, own, ranks, bytes);
     case Topology::Tree: {
       const double levels = std::ceil(std::log2(ranks));
-      return {2 * levels * (network.link.latency_seconds + own.message_seconds),
+      return {2 * levels * (network.link.latency_seconds + own.hop()),
               2 * levels * bytes * per_byte(network.link, own)};
     }
     case Topology::Hierarchical: {

@@ -3,6 +3,7 @@
 // "Optimization of Collective Communication Operations in MPICH", for ring and tree. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace redline::doctor {
@@ -20,6 +21,9 @@ struct Link {
 struct OwnCost {
   double message_seconds = 0;   // of one message, however small
   double seconds_per_byte = 0;  // received, copied and added
+  // Of a message inside a reduction, where that is known to be less: nobody has to be woken up for it.
+  std::optional<double> hop_seconds{};
+  double hop() const { return hop_seconds.value_or(message_seconds); }
 };
 
 struct Network {
