@@ -54,6 +54,7 @@ const char* limit_name(Limit limit) {
 
 namespace {
 
+constexpr double kSwitchSeconds = 10e-6;  // of a thread that is put aside in the middle of its work, caches included
 constexpr double kNarrowerBuckets = 0.5;  // of the padding, that more of them would take away
 constexpr double kWorthNaming = 0.05;     // a limit whose lifting gains less than this does not limit the run
 
@@ -147,9 +148,15 @@ LimitScore score_oversubscription(const JobView& job, const Observation& seen, c
   if (job.workers > machine.allowed_cpus && seen.step_seconds > 0)
     gain = removal_gain(
         std::min(0.5, paid_by_step(machine.allowed_cpus).mean * loader / machine.allowed_cpus / seen.step_seconds));
-  // Threads beyond the cores wait for each other at the end of every operator; not all of their wait is the step's.
+  // Threads beyond the cores wait in turn, which costs nothing by itself. What it costs is cores that are idle while a
+  // region waits for its last thread, and the switches.
   const bool threads = job.threads > machine.allowed_cpus;
-  if (threads) gain = std::max(gain, removal_gain(std::min(0.9, waited / std::max(1, machine.allowed_cpus))));
+  if (threads && seen.surroundings && waited > 0) {
+    const Surroundings& around = *seen.surroundings;
+    const double cores = std::max(1, machine.allowed_cpus);
+    const double idle = compute_share(seen) * std::max(0.0, 1 - (around.own + around.others.value_or(0)) / cores);
+    gain = std::max(gain, removal_gain(std::min(0.9, idle + around.switches * kSwitchSeconds / cores)));
+  }
   return {Limit::Oversubscribed, gain, threads ? "threads" : "workers",
           fmt::format("{} threads want {} cores{}; step times spread by {:.0f} %", wanted, machine.allowed_cpus,
                       waited > 0 ? fmt::format(", {:.1f} of them wait for one at any time", waited) : "",
