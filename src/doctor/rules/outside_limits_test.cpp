@@ -159,6 +159,19 @@ TEST(SlowDisk, ADiskThatIsSlowToConfirmIsNotALargeCheckpoint) {
   EXPECT_EQ(diagnose(job_with(1), seen, {}, machine_of_two()).limit, Limit::Cadence);
 }
 
+TEST(SmallBatch, ThreadsWithoutWorkAreSeenWhereAllStepsAreAlike) {
+  Observation seen = quiet_run();
+  seen.samples_per_step = 1, seen.micro_batches_per_step = 1;
+  seen.surroundings->own = 1.1;
+  const Diagnosis found = diagnose(job_with(1), seen, {}, machine_of_two());
+  EXPECT_EQ(found.limit, Limit::SmallBatch) << found.sentence;
+  EXPECT_THAT(found.sentence, testing::HasSubstr("its threads have nothing to do"));
+  seen.samples_per_step = 32;  // that many samples are no small batch
+  EXPECT_NE(diagnose(job_with(1), seen, {}, machine_of_two()).limit, Limit::SmallBatch);
+  seen.samples_per_step = 1, seen.surroundings->own = 1.9;
+  EXPECT_EQ(diagnose(job_with(1), seen, {}, machine_of_two()).limit, Limit::Compute);
+}
+
 TEST(OutsideLimits, WhatCouldNotBeSeenIsSaid) {
   Observation seen = quiet_run();
   seen.surroundings->unseen = "throttling by a quota (cpu.stat)";
