@@ -58,6 +58,7 @@ std::optional<Surroundings> summarise(std::span<const measure::SurroundingsWindo
     sum.cores = std::max(sum.cores, w.cores);
     sum.own += share * w.own;
     sum.major_faults += share * w.major_faults;
+    sum.switches += share * w.switches;
     add(sum.others, w.others, share);
     add(sum.stolen, w.stolen, share);
     add(sum.waited, w.waited, share);

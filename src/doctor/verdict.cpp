@@ -54,6 +54,7 @@ const char* limit_name(Limit limit) {
 
 namespace {
 
+constexpr double kSwitchSeconds = 10e-6;  // of a thread that is put aside in the middle of its work, caches included
 constexpr double kNarrowerBuckets = 0.5;  // of the padding, that more of them would take away
 constexpr double kWorthNaming = 0.05;     // a limit whose lifting gains less than this does not limit the run
 
@@ -121,6 +122,17 @@ LimitScore score_padding(const JobView& job, const Observation& seen) {
   return {Limit::Padding, predicted_padding_gain(sure, removable), "padding", evidence};
 }
 
+// Steps that are all alike tell no fixed cost. With a sample or two in a piece, threads that are neither busy nor
+// waiting for a core while the step computes have too little to do; a larger batch has work for them.
+double idle_threads(const JobView& job, const Observation& seen) {
+  constexpr double kFewSamples = 2;
+  if (seen.costs.known || !seen.surroundings || job.threads < 2 || seen.step_seconds <= 0) return 0;
+  if (seen.samples_per_step > kFewSamples * std::max(1.0, seen.micro_batches_per_step)) return 0;
+  const Surroundings& around = *seen.surroundings;
+  const double busy = around.own - seen.loader_worker_seconds() / seen.step_seconds + around.waited.value_or(0);
+  return std::clamp(compute_share(seen) - busy / job.threads, 0.0, 0.9);
+}
+
 // What a step costs however many samples it holds. A batch twice as large halves it per sample.
 // Steps of as many samples each cannot tell what a step costs from what a sample does, and workers that share the
 // training threads' cores cost the same whatever the length of the samples: theirs is taken off.
@@ -132,10 +144,13 @@ LimitScore score_batch(const JobView& job, const Observation& seen, const Machin
           ? paid_by_step(machine.allowed_cpus).mean * seen.loader_worker_seconds() / seen.step_seconds
           : 0;
   sure.costs.fixed_share = std::max(0.0, seen.costs.fixed_share - seen.costs.fixed_error - workers);
-  const double fixed = fixed_share(sure);
+  const double idle = idle_threads(job, seen);
+  const double fixed = std::min(0.99, fixed_share(sure) + idle);
   return {Limit::SmallBatch, removal_gain(fixed / 2), "batch_size",
-          fmt::format("{:.0f} % of the step does not grow with the batch; twice the batch would gain {:.0f} %",
-                      100 * fixed, 100 * removal_gain(fixed / 2))};
+          fmt::format(
+              "{:.0f} % of the step does not grow with the batch{}; twice the batch would gain {:.0f} %", 100 * fixed,
+              idle > 0 ? fmt::format(" (its threads have nothing to do in {:.0f} % of the time)", 100 * idle) : "",
+              100 * removal_gain(fixed / 2))};
 }
 
 LimitScore score_oversubscription(const JobView& job, const Observation& seen, const MachineFacts& machine) {
@@ -147,9 +162,15 @@ LimitScore score_oversubscription(const JobView& job, const Observation& seen, c
   if (job.workers > machine.allowed_cpus && seen.step_seconds > 0)
     gain = removal_gain(
         std::min(0.5, paid_by_step(machine.allowed_cpus).mean * loader / machine.allowed_cpus / seen.step_seconds));
-  // Threads beyond the cores wait for each other at the end of every operator; not all of their wait is the step's.
+  // Threads beyond the cores wait in turn, which costs nothing by itself. What it costs is cores that are idle while a
+  // region waits for its last thread, and the switches.
   const bool threads = job.threads > machine.allowed_cpus;
-  if (threads) gain = std::max(gain, removal_gain(std::min(0.9, waited / std::max(1, machine.allowed_cpus))));
+  if (threads && seen.surroundings && waited > 0) {
+    const Surroundings& around = *seen.surroundings;
+    const double cores = std::max(1, machine.allowed_cpus);
+    const double idle = compute_share(seen) * std::max(0.0, 1 - (around.own + around.others.value_or(0)) / cores);
+    gain = std::max(gain, removal_gain(std::min(0.9, idle + around.switches * kSwitchSeconds / cores)));
+  }
   return {Limit::Oversubscribed, gain, threads ? "threads" : "workers",
           fmt::format("{} threads want {} cores{}; step times spread by {:.0f} %", wanted, machine.allowed_cpus,
                       waited > 0 ? fmt::format(", {:.1f} of them wait for one at any time", waited) : "",

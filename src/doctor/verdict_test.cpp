@@ -234,7 +234,7 @@ TEST(Verdict, WhatIsAroundTheJobIsNamed) {
   EXPECT_EQ(verdict(quiet_machine(), pinned).limit, Limit::Pinned);
 
   Surroundings crowd = quiet_machine();
-  crowd.waited = 1.5;
+  crowd.waited = 5.5, crowd.own = 1.6, crowd.switches = 8000;
   JobView many;
   many.threads = 8;
   EXPECT_EQ(verdict(crowd, make_machine(), many).limit, Limit::Oversubscribed);

@@ -34,6 +34,7 @@ json surroundings_json(const std::optional<doctor::Surroundings>& seen) {
           {"disk_read_bytes_per_second", known(seen->disk_read_bytes)},
           {"gigahertz", known(seen->gigahertz)},
           {"best_gigahertz", known(seen->best_gigahertz)},
+          {"switches_per_second", seen->switches},
           {"major_faults_per_second", seen->major_faults}};
 }
 

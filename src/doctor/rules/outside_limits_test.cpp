@@ -102,11 +102,15 @@ TEST(OutsideLimits, EachCauseIsNamedWithWhatToDo) {
 
 TEST(OutsideLimits, WaitingForOwnThreadsIsNobodyElsesFault) {
   Observation seen = quiet_run();
-  seen.surroundings->waited = 1.5;  // eight threads on two cores
+  // Eight threads on two cores: a fifth of the cores' time is idle at the ends of regions.
+  seen.surroundings->waited = 5.5, seen.surroundings->own = 1.6, seen.surroundings->switches = 4000;
   JobView many = job_with(1);
   many.threads = 8;
   const Diagnosis found = diagnose(many, seen, {}, machine_of_two());
   EXPECT_EQ(found.limit, Limit::Oversubscribed);
+  EXPECT_NEAR(found.scores[0].gain, 0.28, 0.02);
+  seen.surroundings->own = 2.0, seen.surroundings->switches = 100;  // they take turns without loss
+  EXPECT_EQ(diagnose(many, seen, {}, machine_of_two()).limit, Limit::Compute);
 }
 
 // Twelve milliseconds for each of eight reads a step: far longer than from memory.
@@ -153,6 +157,19 @@ TEST(SlowDisk, ADiskThatIsSlowToConfirmIsNotALargeCheckpoint) {
   EXPECT_EQ(slow.detail, "checkpoints");
   seen.checkpoint_writes = CheckpointWrites{60e6, 0.5, 0.3, 4};
   EXPECT_EQ(diagnose(job_with(1), seen, {}, machine_of_two()).limit, Limit::Cadence);
+}
+
+TEST(SmallBatch, ThreadsWithoutWorkAreSeenWhereAllStepsAreAlike) {
+  Observation seen = quiet_run();
+  seen.samples_per_step = 1, seen.micro_batches_per_step = 1;
+  seen.surroundings->own = 1.1;
+  const Diagnosis found = diagnose(job_with(1), seen, {}, machine_of_two());
+  EXPECT_EQ(found.limit, Limit::SmallBatch) << found.sentence;
+  EXPECT_THAT(found.sentence, testing::HasSubstr("its threads have nothing to do"));
+  seen.samples_per_step = 32;  // that many samples are no small batch
+  EXPECT_NE(diagnose(job_with(1), seen, {}, machine_of_two()).limit, Limit::SmallBatch);
+  seen.samples_per_step = 1, seen.surroundings->own = 1.9;
+  EXPECT_EQ(diagnose(job_with(1), seen, {}, machine_of_two()).limit, Limit::Compute);
 }
 
 TEST(OutsideLimits, WhatCouldNotBeSeenIsSaid) {

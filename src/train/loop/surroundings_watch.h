@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "core/strings.h"
 #include "device/surroundings.h"
 #include "measure/surroundings.h"
 
@@ -23,11 +24,7 @@ class SurroundingsWatch {
   }
 
   // What this kernel or container does not show, as a list in words; empty where all is to be seen.
-  std::string unseen() const {
-    std::string list;
-    for (const std::string& one : reader_.unseen()) list += (list.empty() ? "" : "; ") + one;
-    return list;
-  }
+  std::string unseen() const { return join(reader_.unseen(), "; "); }
 
   // After each step, with its end on the clock; a window that is over.
   std::optional<measure::SurroundingsWindow> after_step(int64_t step, int64_t now_ns) {

@@ -135,7 +135,8 @@ std::unique_ptr<train::Trial> start_job(const JobSource& jobs, const config::Req
 Look look_at(train::Trial& trial, const LookOptions& options) {
   Look look;
   const GpuWatch gpu;
-  const device::SurroundingsReader around;
+  device::SurroundingsReader around;
+  around.watch_stops();
   const device::SurroundingsCounts before = around.read();
   train::TrialResult result = trial.run(options.steps);
   const auto window = measure::window_between(before, around.read());
@@ -146,6 +147,7 @@ Look look_at(train::Trial& trial, const LookOptions& options) {
   seen.cores_used = result.cores_used;
   seen.gpu_utilisation = gpu.mean();
   if (window) seen.surroundings = doctor::summarise(std::span(&*window, 1));
+  if (seen.surroundings) seen.surroundings->unseen = join(around.unseen(), "; ");
   doctor::subtract_measuring(seen, measure::calibrate_scope_ns() * 1e-9);
   look.monitors = time_occurrences(options, [&] { return trial.time_monitor(); });
   look.validations = time_occurrences(options, [&] { return trial.time_validation(); });
