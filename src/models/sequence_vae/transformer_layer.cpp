@@ -1,4 +1,5 @@
-// Matrix products are row_linear's (LibTorch's, or our own in bfloat16); everything between two of them is one fused pass.
+// Matrix products are row_linear's (LibTorch's, or our own in bfloat16); everything between two of them is one fused
+// pass.
 #include "models/sequence_vae/transformer_layer.h"
 
 #include <cmath>
