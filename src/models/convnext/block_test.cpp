@@ -249,8 +249,8 @@ TEST(ConvNeXtGelu, TheShortOnesAreNearToo) {
     value_error = std::max(value_error, std::abs(value - x * cdf) / std::max(1.0, std::abs(x)));
     slope_error = std::max(slope_error, std::abs(slope - (cdf + x * density)));
   }
-  EXPECT_LE(value_error, 9e-5);
-  EXPECT_LE(slope_error, 2e-4);
+  EXPECT_LE(value_error, 2e-5);
+  EXPECT_LE(slope_error, 6e-5);
   EXPECT_GT(value_error, 1e-6);
 }
 
