@@ -7,10 +7,12 @@
 #include <cmath>
 
 #include "models/convnext/gelu.h"
+#include "models/convnext/gelu_bf16.h"
 #include "models/convnext/model.h"
 #include "models/convnext/row_kernels.h"
 #include "models/layers/layer_test_tools.h"
 #include "models/layers/panel_gemm.h"
+#include "models/layers/panel_gemm_bf16.h"
 
 namespace redline::models::convnext {
 namespace {
@@ -167,6 +169,39 @@ TEST(ConvNeXtBlock, HalfPrecisionProductsStayNear) {
   EXPECT_GT(largest_difference(low[0], full[0]), 1e-5) << "the products did not run in bfloat16";
 }
 
+// Where the processor has the units, and the plain way of the same products: odd numbers of rows, more rows than a
+// chunk of backward, a width with half a panel, low tiles.
+TEST(ConvNeXtBlock, RoundedRowsStayNear) {
+  for (const auto way : {bf16_panels::Way::kAsTheMachine, bf16_panels::Way::kPlain})
+    for (const auto& [images, height, width, dim] :
+         {std::array<int64_t, 4>{1, 1, 1, 8}, {1, 21, 17, 12}, {3, 37, 37, 40}, {2, 3, 3, 544}})
+      for (const double scale : {0.0, 0.5}) {
+        SCOPED_TRACE(::testing::Message() << images << "x" << height << "x" << width << "x" << dim << " " << scale);
+        Block b = make_block(dim, scale, 0.3);
+        {
+          const torch::NoGradGuard no_grad;  // sums over many columns stay of the size of the others
+          b->mlp->fc1->weight.mul_(0.2);
+          b->mlp->fc2->weight.mul_(0.2);
+        }
+        const auto ids = ids_of(images);
+        const torch::Tensor x = wave({images, height, width, dim}, 0.1, torch::kFloat32).requires_grad_(true);
+        const auto run = [&](bool low) {
+          task::Context ctx(5, 2, true, ids);
+          at::autocast::set_autocast_enabled(at::kCPU, low);
+          at::autocast::set_autocast_dtype(at::kCPU, torch::kBFloat16);
+          const auto out = run_layer(b, x, [&](const torch::Tensor& in) { return block(b, in, {&ctx, true}); });
+          at::autocast::clear_cache();
+          at::autocast::set_autocast_enabled(at::kCPU, false);
+          return out;
+        };
+        const auto full = run(false);
+        bf16_panels::use(way);
+        const auto low = run(true);
+        bf16_panels::use(bf16_panels::Way::kAsTheMachine);
+        expect_near(low, full, 3e-2);
+      }
+}
+
 TEST(PatchLayer, FusedEqualsOperators) {
   for (const bool norm_first : {false, true})
     for (const int64_t side : {2, 4})
@@ -201,6 +236,22 @@ TEST(ConvNeXtGelu, ValueAndSlopeAreNearTheExactOnes) {
   EXPECT_LE(value_error, 1e-6);
   EXPECT_LE(slope_error, 1e-6);
   EXPECT_GT(value_error, 0.0);
+}
+
+TEST(ConvNeXtGelu, TheShortOnesAreNearToo) {
+  double value_error = 0.0, slope_error = 0.0;
+  for (double x = -12.0; x <= 12.0; x += 1.0 / 1024.0) {
+    const double cdf = 0.5 * std::erfc(-x * M_SQRT1_2), density = std::exp(-0.5 * x * x) / std::sqrt(2.0 * M_PI);
+    const ShortGeluPoint<float> p(static_cast<float>(x));
+    float value = 0.0f, slope = 0.0f;
+    gelu_value(p, value);
+    gelu_slope(p, slope);
+    value_error = std::max(value_error, std::abs(value - x * cdf) / std::max(1.0, std::abs(x)));
+    slope_error = std::max(slope_error, std::abs(slope - (cdf + x * density)));
+  }
+  EXPECT_LE(value_error, 2e-5);
+  EXPECT_LE(slope_error, 6e-5);
+  EXPECT_GT(value_error, 1e-6);
 }
 
 TEST(ConvNeXtGelu, NotANumberStaysOne) {

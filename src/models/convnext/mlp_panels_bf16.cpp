@@ -161,8 +161,7 @@ void forward(const Weights& w, const Bf16Forward& job) {
     Bf16 *normed = scratch.elements(), *activation = normed + largest * narrow;
     float* rows = scratch.floats();
     rows::normalise(job.taps_out + begin * w.dim, n, w.dim, rows, job.rstd + begin);
-    if (job.hat != nullptr)
-      for (int64_t i = 0; i < n; ++i) bf16_panels::round_line(rows + i * w.dim, w.dim, job.hat + (begin + i) * w.dim);
+    if (job.hat != nullptr) bf16_panels::round_line(rows, n * w.dim, job.hat + begin * w.dim);
     rows::affine(rows, w.norm_weight, w.norm_bias, n, w.dim, rows);
     bf16_panels::round_rows(rows, n, w.dim, w.dim, normed);
     if (job.hat != nullptr)
