@@ -7,12 +7,6 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<std::string> names(const RecordedProgram& program) {
-  std::vector<std::string> out;
-  for (const json& call : program.calls) out.push_back(call.at("op"));
-  return out;
-}
-
 const json& call_of(const RecordedProgram& program, const std::string& name) {
   for (const json& call : program.calls)
     if (call.at("op") == name) return call;
