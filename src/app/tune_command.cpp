@@ -1,7 +1,6 @@
 // redline tune CONFIG: measures every switch on the user's own job, proves the winner, and writes a tuned recipe.
 // redline race CONFIG --with "a=1 b=2" ...: named settings of a job in turns against the job as it is.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/log.h"
+#include "core/own_folder.h"
 #include "core/strings.h"
 #include "device/machine.h"
 #include "models/register.h"
@@ -95,21 +95,11 @@ std::vector<int> parse_rank_counts(const std::string& text) {
 // Ranks are processes, and so are their trials.
 tune::TuneResult tune_over_ranks(const tune::TuneRequest& request, const std::string& counts) {
   constexpr double kRanksGraceSeconds = 20;
-  const std::filesystem::path scratch =
-      std::filesystem::temp_directory_path() / fmt::format("redline-tune-{}", ::getpid());
-  std::filesystem::create_directories(scratch);
+  const OwnFolder scratch = OwnFolder::temporary("tune");
   const auto launch = [&](int ranks, const std::vector<std::string>& words) {
-    return train::launch_ranks(ranks, words, kRanksGraceSeconds, scratch / "said.txt");
+    return train::launch_ranks(ranks, words, kRanksGraceSeconds, scratch.path() / "said.txt");
   };
-  try {
-    tune::TuneResult result = tune::tune_ranks({request, parse_rank_counts(counts), scratch, launch});
-    std::filesystem::remove_all(scratch);
-    return result;
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove_all(scratch, ignored);
-    throw;
-  }
+  return tune::tune_ranks({request, parse_rank_counts(counts), scratch.path(), launch});
 }
 
 void run_tune(const TuneCommandArguments& arguments, const CLI::App& command, const Globals& globals) {

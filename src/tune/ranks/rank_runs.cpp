@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/own_folder.h"
 #include "core/strings.h"
 
 namespace redline::tune {
@@ -36,8 +37,8 @@ RankRun read_rank_run(const measure::RunRecord& record, const std::string& metri
 
 RankRun RankRuns::start(const Setting& setting, const std::vector<std::string>& more) const {
   const config::RequestSource& source = request_.tune.source;
-  const std::filesystem::path folder = request_.scratch / "run";
-  std::filesystem::remove_all(folder);
+  const OwnFolder own = OwnFolder::temporary("rank-run", request_.scratch);
+  const std::filesystem::path folder = own.path() / "run";
   std::vector<std::string> words{"--quiet", "train", source.file->string()};
   if (source.preset) words.insert(words.end(), {"--preset", *source.preset});
   words.insert(words.end(), source.overrides.begin(), source.overrides.end());
