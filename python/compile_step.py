@@ -11,12 +11,17 @@ import os
 import shutil
 import sys
 
-import torch
-from safetensors.torch import load_file
+
+def check_compiler():
+    compiler = os.environ.get("CXX") or "g++"
+    if shutil.which(compiler) is None:
+        sys.exit(f"there is no C++ compiler: '{compiler}' was not found on the path")
 
 
-def fail(message):
-    sys.exit("compile_step: " + message)
+check_compiler()  # before the seconds that the next imports take
+
+import torch  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
 
 
 def empty_like_recorded(layout):
@@ -107,12 +112,6 @@ class RecordedStep(torch.nn.Module):
         return [values[number] for number in self.program["outputs"]]
 
 
-def check_compiler():
-    compiler = os.environ.get("CXX") or "g++"
-    if shutil.which(compiler) is None:
-        fail(f"there is no C++ compiler: '{compiler}' was not found on {os.environ.get('PATH', '')}")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program")
@@ -120,7 +119,6 @@ def main():
     parser.add_argument("target")
     parser.add_argument("--threads", type=int, required=True)
     arguments = parser.parse_args()
-    check_compiler()
     with open(arguments.program) as file:
         program = json.load(file)
     torch.set_num_threads(arguments.threads)  # a kernel's threads are fixed when it is compiled

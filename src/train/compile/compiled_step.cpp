@@ -44,7 +44,12 @@ std::string shapes_text(const task::Tensors& tensors) {
   return join(parts, ", ");
 }
 
-std::string first_line(const std::string& text) { return printable(text.substr(0, text.find('\n'))); }
+// As part of a sentence.
+std::string first_line(const std::string& text) {
+  std::string line = printable(text.substr(0, text.find('\n')));
+  while (ends_with(line, ".")) line.pop_back();
+  return line;
+}
 
 // "x [8, 416, 80]": the largest of them tells most.
 std::string largest_text(const task::Tensors& tensors) {
@@ -187,7 +192,7 @@ void CompiledStep::poll_build(bool wait) {
   if (outcome->package)
     load(shape, *outcome->package, outcome->seconds);
   else
-    refuse(shape, outcome->problem);
+    refuse(shape, first_line(outcome->problem));
 }
 
 void CompiledStep::load(Shape& shape, const std::filesystem::path& file, double seconds) {
