@@ -94,12 +94,12 @@ std::vector<int> parse_rank_counts(const std::string& text) {
 
 // Ranks are processes, and so are their trials.
 tune::TuneResult tune_over_ranks(const tune::TuneRequest& request, const std::string& counts) {
-  constexpr double kGraceSeconds = 20;
+  constexpr double kTrialGraceSeconds = 20;
   const std::filesystem::path scratch =
       std::filesystem::temp_directory_path() / fmt::format("redline-tune-{}", ::getpid());
   std::filesystem::create_directories(scratch);
   const auto launch = [&](int ranks, const std::vector<std::string>& words) {
-    return train::launch_ranks(ranks, words, kGraceSeconds, scratch / "said.txt");
+    return train::launch_ranks(ranks, words, kTrialGraceSeconds, scratch / "said.txt");
   };
   try {
     tune::TuneResult result = tune::tune_ranks({request, parse_rank_counts(counts), scratch, launch});
