@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """ddp_bench.py REDLINE [--rounds 3] [--batch 16,64]: two ranks of one thread, redline against PyTorch's DDP (ddp_peer.py), and one process of one thread of each;
-and redline's one rank under a launcher against plain. Each round has all in turns, there and back. redline reads and decodes its pictures, the peer has them in
-memory."""
+and redline's one rank under a launcher against plain. Each round has all in turns, there and back. Both have the pictures in memory; redline
+still makes batches of them."""
 import argparse
 import json
 import os
@@ -29,7 +29,7 @@ def job(folder, batch):
 model:
   dims: [64, 128, 256, 384]
   depths: [1, 1, 2, 1]
-  train_ds: {{synth: {{kind: images, num: 512, seed: 1, num_classes: 6, width: 64, height: 64}}, image_flip: 0.0, batch_size: {batch}, num_workers: 1}}
+  train_ds: {{synth: {{kind: images, num: 512, seed: 1, num_classes: 6, width: 64, height: 64}}, image_flip: 0.0, image_crop: none, cache: memory, batch_size: {batch}, num_workers: 1}}
 trainer: {{precision: 32, intra_op_threads: 1, enable_progress_bar: false, max_epochs: -1, limit_val_batches: 0, log_every_n_steps: 5}}
 exp_manager: {{create_checkpoint_callback: false, create_tensorboard_logger: false}}
 """)

@@ -1,5 +1,5 @@
 """One rank of a replay: recorded steps with timed waits in place of compute, and the real exchanges over Gloo (c10d, as redline's). Reads lines of JSON from
-stdin ({"steps": N, "seconds": S}), answers each with the seconds a step took. RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT as torchrun sets them."""
+stdin ({"steps": N}), answers each with the seconds a step took. RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT as torchrun sets them."""
 import json
 import os
 import sys
@@ -48,8 +48,8 @@ for line in sys.stdin:
         one(steps[(i + rank) % len(steps)], 1)
     dist.barrier()
     began, count = time.monotonic(), order["steps"]
-    for i in range(count):
-        first = order["first"] + i * world
+    for i in range(count):  # from all over the record, so that few of them are like all of them
+        first = i * len(steps) // count
         one(steps[(first + rank) % len(steps)], steps[first % len(steps)]["exchanges"])
     seconds = (time.monotonic() - began) / count
     print(json.dumps({"step_seconds": seconds}), flush=True)

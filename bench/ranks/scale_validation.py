@@ -77,9 +77,9 @@ class Replay:
         for process in self.ranks:
             assert process.stdout.readline().strip() == "ready"
 
-    def measure(self, steps, first):
+    def measure(self, steps):
         for process in self.ranks:
-            process.stdin.write(json.dumps({"steps": steps, "first": first}) + "\n")
+            process.stdin.write(json.dumps({"steps": steps}) + "\n")
             process.stdin.flush()
         return max(json.loads(process.stdout.readline())["step_seconds"] for process in self.ranks)
 
@@ -97,10 +97,10 @@ def replay_cases(kind, count, cases, steps_file, seconds):
         machines.limit(1e9 if kind is LimitedLinks else 1e11)
         replay = Replay(machines, count, steps_file)
         results = []
-        for number, (rate, delay) in enumerate(cases):
+        for rate, delay in cases:
             machines.limit(rate, delay)
-            guess = replay.measure(4, number)
-            results.append(replay.measure(max(8, min(60, int(seconds / guess))), 17 * number))
+            guess = replay.measure(4)
+            results.append(replay.measure(max(8, min(60, int(seconds / guess)))))
         replay.close()
         return results
 

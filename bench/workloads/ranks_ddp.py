@@ -22,7 +22,7 @@ def workload(env):
     return Workload(
         name="ranks_ddp",
         sentence=f"A ConvNeXt of 5.5 M parameters on pictures of 64 x 64, batch {BATCH} of all ranks, one thread a rank. PyTorch: channels last, fused AdamW, gradients as "
-                 "bucket views, static graph, pictures ready in memory; redline reads and decodes its pictures. Figures are samples/s; every round runs all ways there and back.",
+                 "bucket views, static graph, one batch ready in memory; redline has decoded pictures in memory and makes batches of them. Figures are samples/s; every round runs all ways there and back.",
         variants={"redline": run},
         bars=[Bar("short_of_1.1_beyond", "redline", "redline", smaller_is_better=True, at_most=1.0,
                   sentence="1.1 over (two ranks' ratio over one process's): at most 1 when redline gains 1.1 times more from ranks"),
