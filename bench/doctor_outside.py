@@ -179,6 +179,7 @@ def main():
     arguments.add_argument("--tasks", default=",".join(TASKS))
     arguments.add_argument("--judge-again", action="store_true")
     arguments.add_argument("--page", action="store_true")
+    arguments.add_argument("--note", default="", help="a sentence for the page, such as what was not run")
     chosen = arguments.parse_args()
     redline = pathlib.Path(chosen.build).resolve() / "redline"
     work = pathlib.Path(chosen.work).resolve()
@@ -203,7 +204,7 @@ def main():
             state.add(one)
             show(one)
     if chosen.page:
-        print(write_page(ROOT, redline, [one for one in state.runs.values()], [name for name in FAULTS if not possible(name)]))
+        print(write_page(ROOT, redline, [one for one in state.runs.values()], [name for name in FAULTS if not possible(name)], chosen.note))
 
 
 if __name__ == "__main__":

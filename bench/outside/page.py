@@ -61,12 +61,14 @@ def share(part, whole):
     return f"{part} of {whole}" + (f" ({100 * part / whole:.0f} %)" if whole else "")
 
 
-def markdown(found, facts, left_out):
+def markdown(found, facts, left_out, note=""):
     rows = found["rows"]
     said = sorted({row["said"] for row in rows if row["counts"]})
     head = f"# doctor_outside, {datetime.date.today().isoformat()}\n\nMachine: {facts.get('cpu_model', '?')}, {facts.get('allowed_cpus', '?')} cores. Reproduce: `bench/doctor_outside.py build --repeats N`, then `--page`.\n\n"
     head += ("Faults made by means that know nothing of redline's phases, on small jobs of four tasks; `redline doctor RUN` saw the record of one run of a few seconds and no healthy twin. "
              "A fault counts where the job without it, measured beside it, is at least 5 % faster.\n\n")
+    if note:
+        head += note + "\n\n"
     worst = min((a / b for a, b in found["kinds"].values()), default=0)
     lines = ["| what | measured | bar | met |", "|---|---|---|---|",
              f"| cause right | {share(found['right'], found['counted'])} | 85 % | {'yes' if found['counted'] and found['right'] / found['counted'] >= 0.85 else '**no**'} |",
@@ -91,12 +93,12 @@ def markdown(found, facts, left_out):
     return head + "\n".join(lines) + "\n"
 
 
-def write_page(root, redline, runs, left_out):
+def write_page(root, redline, runs, left_out, note=""):
     done = subprocess.run([str(redline), "machine", "--json"], capture_output=True, text=True)
     facts = json.loads(done.stdout) if done.returncode == 0 else {}
     found = summary(runs)
     base = root / "bench/results" / f"{datetime.date.today().isoformat()}_doctor_outside"
     base.with_suffix(".json").write_text(json.dumps({"schema_version": 1, "workload": "doctor_outside", "machine": facts, **found}, indent=1) + "\n")
-    base.with_suffix(".md").write_text(markdown(found, facts, left_out))
+    base.with_suffix(".md").write_text(markdown(found, facts, left_out, note))
     print(f"{share(found['right'], found['counted'])} right; false alarms {share(found['false_alarms'], found['controls'])}; gains {share(found['gains_within'], found['gains'])} within", file=sys.stderr)
     return base.with_suffix(".md")

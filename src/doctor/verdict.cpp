@@ -173,7 +173,9 @@ LimitScore score_oversubscription(const JobView& job, const Observation& seen, c
   }
   return {Limit::Oversubscribed, gain, threads ? "threads" : "workers",
           fmt::format("{} threads want {} cores{}; step times spread by {:.0f} %", wanted, machine.allowed_cpus,
-                      waited > 0 ? fmt::format(", {:.1f} of them wait for one at any time", waited) : "",
+                      waited > 0 ? fmt::format(", {:.1f} of them wait for one at any time",
+                                               seen.surroundings->waited.value_or(0))
+                                 : "",
                       100 * seen.step_spread)};
 }
 
