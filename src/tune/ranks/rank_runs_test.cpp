@@ -45,6 +45,7 @@ TEST(RankRuns, WordsOfARun) {
   const TuneRequest with_source{registry, source, {}, 180, {}, 0, false, false, {}, {}, 0.05, false, {}, 0.01, {}, 0};
   std::vector<std::string> said;
   int started = 0;
+  std::filesystem::create_directories(::testing::TempDir() + "rank_runs");
   const RankTuneRequest request{
       with_source, {1, 2}, ::testing::TempDir() + "rank_runs", [&](int ranks, const auto& words) {
         started = ranks;
