@@ -274,7 +274,9 @@ class Rules {
       const std::string rates = fmt::format("{:.0f} instead of {:.0f} GFLOP/s", then, now);
       Candidate& c = add("precision", {option->name, job_.precision, tried}, values,
                          raced ? plans_.gain(values) : predicted_precision_gain(seen_, now, then),
-                         fmt::format("matrix products at {}; forward and backward are {:.0f} % of the step", rates,
+                         fmt::format("{}; forward and backward are {:.0f} % of the step",
+                                     measured && then > 0 ? "matrix products at " + rates
+                                                          : "the rate of its matrix products is not known here",
                                      100 * compute_share(seen_)),
                          Effect::Numerics);
       c.consent = Effect::Numerics;
