@@ -115,7 +115,9 @@ torch::ScalarType product_type(const torch::Tensor& x) {
 torch::Tensor row_linear(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) {
   const torch::ScalarType type = product_type(x);
   if (!is_low(type) || !on_plain_cpu(x)) return at::linear(x, weight, bias);
-  if (bf16_products(type) && weight.scalar_type() == torch::kFloat32) return row_linear_bf16(x, weight, bias);
+  // Rows may come rounded, from operators that autocast ran in the low precision (attention of narrow heads).
+  if (bf16_products(type) && weight.scalar_type() == torch::kFloat32)
+    return row_linear_bf16(x.to(torch::kFloat32), weight, bias);
   const torch::Tensor filled = FilledRowsFunction::apply(x, static_cast<int64_t>(type));
   return at::linear(filled, weight, bias).narrow(0, 0, x.size(0));
 }

@@ -56,6 +56,10 @@ TEST(RowLinear, ZerosAtTheEndChangeNothing) {
     testing::expect_same_layer(filled, plain, inputs, 0);
     const device::AutocastScope low(device::DeviceKind::Cpu, Precision::Bf16Mixed);
     testing::expect_same_layer(filled, bf16_products(torch::kBFloat16) ? in_floats : plain, inputs, 1e-2);
+    const torch::Tensor low_rows = inputs[0].to(torch::kBFloat16);
+    EXPECT_LE(testing::largest_difference(row_linear(low_rows, inputs[1], inputs[2]).to(torch::kFloat32),
+                                          in_floats(inputs)[0]),
+              1e-2);
   }
 }
 
