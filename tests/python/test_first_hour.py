@@ -272,7 +272,7 @@ def test_the_man_page_is_well_formed():
 def test_a_recipe_is_not_overwritten_silently(mine, sequence_run, tmp_path):
     (tmp_path / "mine.tuned.yaml").write_text("mine: 1\n")
     done = redline("tune", SEQUENCES, f"model.train_ds.path={mine}/mine.parquet", f"model.validation_ds.path={mine}/mine.parquet", "model.column=ids", *SMALL_SEQUENCES, "trainer.max_steps=50",
-                   "--budget", "2s", "--out", "mine.tuned.yaml", cwd=tmp_path)
+                   "--budget", "12s", "--out", "mine.tuned.yaml", cwd=tmp_path)
     assert "it is now 'mine.tuned.yaml.old'" in done.stderr and (tmp_path / "mine.tuned.yaml.old").read_text() == "mine: 1\n"
 
 
