@@ -53,7 +53,7 @@ def test_every_switch_exists(answer, tmp_path):
     for suggestion in answer["diagnosis"]["suggestions"]:
         words = [f"{option}={value}" for option, value in suggestion["values"].items()]
         assert words and suggestion["reason"]
-        done = subprocess.run([REDLINE, "train", *map(str, JOB), *words, "--dry-run"], capture_output=True, text=True,
+        done = subprocess.run([REDLINE, "train", *map(str, JOB), *words, "--print-config"], capture_output=True, text=True,
                               cwd=tmp_path, timeout=60, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, (suggestion, done.stderr)
 

@@ -165,12 +165,12 @@ def in_small_disk(home, script, size):
                           cwd=home, capture_output=True, text=True, timeout=120)
 
 
-LOGS = "trainer.max_epochs=-1 trainer.log_every_n_steps=1 model.monitor.update_frequency=1 model.monitor.plot_frequency=5 exp_manager.checkpoint_callback_params.every_n_train_steps=1000"
+LOGS = "trainer.max_epochs=-1 trainer.log_every_n_steps=1 model.monitor.update_frequency=1 model.monitor.plot_frequency=40 exp_manager.checkpoint_callback_params.every_n_train_steps=1000"
 
 
 def test_a_full_disk_under_the_logs_costs_no_step_and_no_line(home):
     """The disk fills up while training runs and is freed again: same record as undisturbed, exit 0."""
-    line = " ".join(words("disk/run", "trainer.max_steps=800", LOGS))
+    line = " ".join(words("disk/run", "trainer.max_steps=400", LOGS))
     script = f"""
         {line} 2>err & pid=$!
         until [ -s disk/run/metrics.csv ] && [ $(wc -l <disk/run/metrics.csv) -gt 20 ]; do sleep 0.01; kill -0 $pid || exit 90; done
@@ -183,13 +183,13 @@ def test_a_full_disk_under_the_logs_costs_no_step_and_no_line(home):
     err = (home / "err").read_text()
     assert done.returncode == 0, (done.returncode, done.stderr, err)
     assert err.count("Training goes on: up to 64 MiB") == 1 and err.count("The run's log can be written again") == 1, err
-    run(home, *words("calm", "trainer.max_steps=800", *LOGS.split()))
+    run(home, *words("calm", "trainer.max_steps=400", *LOGS.split()))
     run(home, REDLINE, "diff", "calm", "full_run")
     for name in ("metrics.jsonl", "events.jsonl"):
         for text in (home / "full_run" / name).read_text().splitlines():
             json.loads(text)
     full, calm = ([json.loads(text) for text in (home / name / "metrics.jsonl").read_text().splitlines()[1:]] for name in ("full_run", "calm"))
-    assert [p for p in full if p["name"] == "loss"] == [p for p in calm if p["name"] == "loss"] and len([p for p in full if p["name"] == "loss"]) == 800
+    assert [p for p in full if p["name"] == "loss"] == [p for p in calm if p["name"] == "loss"] and len([p for p in full if p["name"] == "loss"]) == 400
     rows = (home / "full_run/metrics.csv").read_text().splitlines()
     assert len({row.count(",") for row in rows}) == 1 and len(rows) == len((home / "calm/metrics.csv").read_text().splitlines())
     report = json.loads(run(home, REDLINE, "--json", "report", "full_run").stdout)
