@@ -127,7 +127,9 @@ def main():
     inputs = tuple(empty_like_recorded(layout) for layout in program["inputs"])
     with torch.no_grad():
         exported = torch.export.export(step, inputs, strict=False)
-    options = {"compile_threads": 1}
+    # Half of the time went into headers that are compiled ahead for one use, and into trying out each instruction set that
+    # the processor says it has; a compiler that does not know one of them fails on the kernels, which is said.
+    options = {"compile_threads": 1, "aot_inductor.precompile_headers": False, "cpp.vec_isa_ok": True}
     torch._inductor.aoti_compile_and_package(exported, package_path=arguments.target, inductor_configs=options)
 
 
