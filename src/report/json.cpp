@@ -107,6 +107,7 @@ json diagnosis_json(const doctor::Diagnosis& diagnosis) {
   for (const doctor::LimitScore& score : diagnosis.scores)
     out["scores"].push_back({{"limit", doctor::limit_name(score.limit)},
                              {"gain", score.gain},
+                             {"gain_at_least", score.at_least()},
                              {"detail", score.detail},
                              {"evidence", score.evidence},
                              {"cure", score.cure}});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/strings.h"
 #include "doctor/rules/predict.h"
@@ -19,19 +20,37 @@ constexpr double kMostUnexplained = 0.15;
 double computing(const Observation& seen) { return compute_share(seen) + seen.phase(Phase::Optimiser).share; }
 
 // What more cores would gain a job that has `now` of them: the parallel part of its computing.
-double gain_of_cores(const Observation& seen, double now, double then) {
-  if (now <= 0 || then <= now) return 0;
-  return removal_gain(std::min(0.95, seen.calibration.parallel_share * compute_share(seen) * (1 - now / then)));
+struct GainOfCores {
+  double mean = 0, sure = 0;
+};
+GainOfCores gain_of_cores(const Observation& seen, double now, double then) {
+  if (now <= 0 || then <= now) return {};
+  const auto gain = [&](double parallel) {
+    return removal_gain(std::clamp(parallel * compute_share(seen) * (1 - now / then), 0.0, 0.95));
+  };
+  const Calibration& known = seen.calibration;
+  return {gain(known.parallel_share), gain(known.parallel_share - kInterval * known.parallel_deviation)};
+}
+
+// Others are what the cores were busy less what this process used: the one counted in ticks of a hundredth of a second,
+// each given to who runs at its end.
+double error_of_others(const Surroundings& around) {
+  constexpr double kTicks = 100, kOfOneTick = 0.5;
+  return around.seconds > 0 ? kOfOneTick * std::sqrt(std::max(1.0, around.cores) / (kTicks * around.seconds)) : 0.0;
 }
 
 LimitScore score_pinned(const Observation& seen, const MachineFacts& machine) {
-  return {Limit::Pinned, gain_of_cores(seen, machine.allowed_cpus, machine.logical_cpus), "affinity",
+  const GainOfCores gain = gain_of_cores(seen, machine.allowed_cpus, machine.logical_cpus);
+  return {Limit::Pinned, gain.mean, "affinity",
           fmt::format("it may run on {} of the machine's {} cores", machine.allowed_cpus, machine.logical_cpus),
           "Start it without taskset or numactl, or give it more cores (a scheduler's --cpus-per-task, a container's "
-          "cpuset)."};
+          "cpuset).",
+          gain.sure};
 }
 
 LimitScore score_contended(const Surroundings& around) {
+  Surroundings fewer = around;
+  if (fewer.others) *fewer.others = std::max(0.0, *fewer.others - kInterval * error_of_others(around));
   return {
       Limit::Contended, removal_gain(around.lost_to_others()), "CPU",
       fmt::format("other processes use {:.1f} of its {:.0f} cores{}{}, and its threads wait for one in {:.0f} % of "
@@ -41,7 +60,8 @@ LimitScore score_contended(const Surroundings& around) {
                   around.stolen.value_or(0) > 0.01 ? fmt::format(" (the hypervisor takes {:.2f})", *around.stolen) : "",
                   100 * around.lost_to_others()),
       "Find who it is (top), and move the job or the neighbour, give each its own cores (taskset, a cpuset), or "
-      "lower the neighbour's priority (nice). Nothing in the recipe helps."};
+      "lower the neighbour's priority (nice). Nothing in the recipe helps.",
+      removal_gain(fewer.lost_to_others())};
 }
 
 LimitScore score_bandwidth(const Observation& seen) {
@@ -52,28 +72,31 @@ LimitScore score_bandwidth(const Observation& seen) {
                       "of the time",
                       100 * (shared.slowdown - 1), 100 * shared.beside_share),
           "Move the neighbour to another socket or machine, or run fewer jobs at once. A smaller working set helps a "
-          "little: a lower precision, smaller pieces (model.train_ds.micro_batch_size)."};
+          "little: a lower precision, smaller pieces (model.train_ds.micro_batch_size).",
+          removal_gain(shared.surely_lost())};
 }
 
 LimitScore score_throttled(const Observation& seen, const MachineFacts& machine) {
   const Surroundings& around = *seen.surroundings;
   const double quota = machine.cgroup_cpu_quota;
-  double gain = removal_gain(around.lost_to_quota());
+  double gain = removal_gain(around.lost_to_quota()), sure = gain;
   std::string evidence =
       fmt::format("a quota{} holds its threads back in {:.0f} % of the time",
                   quota > 0 ? fmt::format(" of {:.2f} cores", quota) : "", 100 * around.lost_to_quota());
   // A quota that a job keeps by itself, with fewer threads, holds nothing back and still costs cores.
   if (quota > 0 && quota < machine.logical_cpus) {
-    const double cores = gain_of_cores(seen, std::max(quota, 1.0), machine.logical_cpus);
-    if (cores > gain) {
-      gain = cores;
+    const GainOfCores cores = gain_of_cores(seen, std::max(quota, 1.0), machine.logical_cpus);
+    if (cores.mean > gain) {
+      gain = cores.mean;
+      sure = std::max(sure, cores.sure);
       evidence = fmt::format("a quota of {:.2f} cores leaves it {} of the machine's {}", quota, machine.allowed_cpus,
                              machine.logical_cpus);
     }
   }
   return {Limit::Throttled, gain, "quota", evidence,
           "Ask for a larger quota (docker --cpus, Kubernetes resources.limits.cpu), or for whole cores; with the "
-          "quota as it is, as many threads as whole cores of it wait less (trainer.intra_op_threads)."};
+          "quota as it is, as many threads as whole cores of it wait less (trainer.intra_op_threads).",
+          sure};
 }
 
 LimitScore score_stopped(const Surroundings& around) {
@@ -101,7 +124,10 @@ LimitScore score_clock(const Observation& seen) {
   const double lost = 1 - *around.gigahertz / *around.best_gigahertz;
   score.evidence = fmt::format("its cores run at {:.2f} GHz most of the time, and reached {:.2f} in this run",
                                *around.gigahertz, *around.best_gigahertz);
-  if (lost >= kSlowerClock) score.gain = removal_gain(lost * computing(seen));
+  if (lost >= kSlowerClock) {
+    score.gain = removal_gain(lost * computing(seen));
+    score.sure = removal_gain(std::max(0.0, lost - kSlowerClock) * computing(seen));
+  }
   score.cure =
       "Heat, a power limit or a power-saving governor: see `cpupower frequency-info` and the machine's cooling; on a "
       "shared machine neighbours use up the same limit.";

@@ -50,6 +50,9 @@ LimitScore slow_reads(const JobView& job, const Observation& seen, const Machine
   score.evidence = fmt::format("a step's samples are read in {} of worker time", format_seconds(reading));
   if (reading <= kSlower * from_memory || calls <= 0) return score;
   score.gain = seen.step_seconds / step_without(job, seen, reading - from_memory) - 1;
+  // No more can be gained than is waited, and that is as sure as the wait.
+  const PhaseSummary& wait = seen.phase(Phase::Wait);
+  if (job.workers > 0) score.sure = least_gain(wait.share, wait.share_error);
   const double from_disk = seen.surroundings->disk_read_bytes.value_or(0) * seen.step_seconds;
   score.evidence = fmt::format(
       "reading takes {} of worker time a step: {} in {:.0f} calls, {}/s while it reads, {:.0f} times as long as from "
@@ -81,6 +84,7 @@ LimitScore slow_checkpoints(const Observation& seen) {
   if (saved.sync_seconds <= kSlower * usual || phase.seconds_per_occurrence <= 0) return score;
   const double spared = std::min(1.0, (saved.sync_seconds - usual) / phase.seconds_per_occurrence);
   score.gain = removal_gain(phase.share * spared);
+  score.sure = least_gain(phase.share * spared, phase.share_error * spared);
   score.evidence += fmt::format(
       " in {:.0f} calls ({} each), where a solid-state disk needs about {}; training waits {} for it each time",
       saved.syncs, format_seconds(saved.sync_seconds / std::max(1.0, saved.syncs)), format_seconds(usual),
