@@ -49,6 +49,16 @@ model:
   monitor: {{pictures_every_n_steps: 1000000}}
 """
 
+# What would show that a job is not healthy: a change that lifts one limit, for the tasks that may have it, and the verdicts that speak of that limit. A
+# control is one only where none of them gains as much as is worth naming; and a verdict about a control is right where its own change does.
+LIFTED = {
+    "twice the batch": ({"speech": ("model.train_ds.batch_size=64",), "sequences": ("model.train_ds.batch_size=64",), "pictures": ("model.train_ds.batch_size=64",),
+                         "scenes": ("model.train_ds.batch_size=8",)}, ("small-batch-bound", "memory-bound")),
+    "twice the buckets": ({"speech": ("model.train_ds.num_buckets=20",)}, ("padding-bound",)),
+    "kept samples": ({task: ("model.train_ds.cache=memory",) for task in ("speech", "pictures", "scenes")}, ("data-bound", "slow disk")),
+    "one worker": ({task: ("model.train_ds.num_workers=1",) for task in ("speech", "scenes")}, ("oversubscribed",)),
+}
+
 TASKS = {"speech": SPEECH, "sequences": SEQUENCES, "pictures": PICTURES, "scenes": SCENES}
 
 
