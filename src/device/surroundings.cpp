@@ -110,6 +110,10 @@ SurroundingsCounts SurroundingsReader::read() const {
   const std::string memory = proc_text(root_ / "proc/vmstat");
   if (const auto in = proc_field(memory, "pswpin"), out = proc_field(memory, "pswpout"); in && out)
     counts.swapped_pages = static_cast<int64_t>(*in + *out);
+  if (const auto in = proc_field(memory, "pgpgin"), out = proc_field(memory, "pgpgout"),
+      read = proc_field(io, "read_bytes"), written = proc_field(io, "write_bytes");
+      in && out && read && written)
+    counts.others_disk_bytes = static_cast<int64_t>(1024 * (*in + *out)) - static_cast<int64_t>(*read + *written);
   counts.read_calls = as_signed(proc_field(io, "syscr"));
   counts.read_bytes = as_signed(proc_field(io, "rchar"));
   if (counts.read_calls && counts.read_bytes) {
@@ -147,6 +151,7 @@ std::vector<std::string> SurroundingsReader::unseen() const {
   if (!now.memory_pressure_ns) names.push_back("pressure on memory and disk (PSI)");
   if (!now.swapped_pages) names.push_back("swapping (/proc/vmstat)");
   if (!now.read_bytes) names.push_back("what it reads (/proc/self/io)");
+  if (!now.others_disk_bytes) names.push_back("what others move to and from the disks (/proc/vmstat)");
   return names;
 }
 

@@ -27,6 +27,7 @@ struct SurroundingsCounts {
   std::optional<int64_t> stopped_ns;              // nothing of the process could run; with a heartbeat only
   std::optional<int64_t> read_calls, read_bytes;  // its own, from files or from the page cache
   std::optional<int64_t> disk_read_bytes;         // those that the disk had to bring
+  std::optional<int64_t> others_disk_bytes;       // to and from the machine's disks, less its own; written late
   // Not counts: of the core that reads this, now; of other processes since it was looked at them last.
   double gigahertz = 0;
   std::optional<double> yielding_cores;  // used by those that run only where nobody else wants to

@@ -70,10 +70,12 @@ std::optional<Surroundings> summarise(std::span<const measure::SurroundingsWindo
     add(sum.reads, w.reads, share);
     add(sum.read_bytes, w.read_bytes, share);
     add(sum.disk_read_bytes, w.disk_read_bytes, share);
+    add(sum.others_disk_bytes, w.others_disk_bytes, share);
     if (w.gigahertz) clocks.push_back(*w.gigahertz);
     if (!w.neighbour.empty()) named[w.neighbour] += w.seconds;
   }
   if (sum.others) sum.others = std::max(0.0, *sum.others);
+  if (sum.others_disk_bytes) sum.others_disk_bytes = std::max(0.0, *sum.others_disk_bytes);
   if (!named.empty())
     sum.neighbour = std::ranges::max_element(named, {}, [](const auto& one) { return one.second; })->first;
   if (clocks.size() >= kFewestClocks) {

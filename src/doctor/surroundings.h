@@ -17,7 +17,7 @@ struct Surroundings {
   // Means over the time, where seen; as in a window.
   double cores = 0, own = 0;
   std::optional<double> others, stolen, waited, throttled, memory_pressure, disk_pressure, swapped;
-  std::optional<double> stopped, reads, read_bytes, disk_read_bytes;
+  std::optional<double> stopped, reads, read_bytes, disk_read_bytes, others_disk_bytes;
   double major_faults = 0, switches = 0;            // a second
   std::optional<double> gigahertz, best_gigahertz;  // the median; what a tenth of the windows reached
   std::string neighbour;                            // who was the largest other process in most of the windows

@@ -127,8 +127,7 @@ LimitScore score_padding(const JobView& job, const Observation& seen) {
                         100 * seen.padding_share, 100 * seen.costs.padding_share, 100 * 1.96 * seen.costs.padding_error)
           : fmt::format("{:.0f} % of a batch is padding", 100 * seen.padding_share);
   // Samples are never all of one length: what buckets, or narrower ones, could take away.
-  const Prior removable =
-      job.buckets ? kNarrowerBuckets : Prior{1 - kLeftByBuckets.mean, kLeftByBuckets.deviation};
+  const Prior removable = job.buckets ? kNarrowerBuckets : Prior{1 - kLeftByBuckets.mean, kLeftByBuckets.deviation};
   Observation least = seen;
   least.costs.padding_share = std::max(0.0, seen.costs.padding_share - kInterval * seen.costs.padding_error);
   return {Limit::Padding,
@@ -173,8 +172,8 @@ FixedShare fixed_with_error(const JobView& job, const Observation& seen, const M
     const double items = 1 - seen.costs.fixed_share;
     const double with_samples = kPerSample.mean * items + paid.mean * loader;
     fixed.mean += compute * std::max(0.0, seen.costs.fixed_share - with_samples);
-    fixed.error = std::hypot(
-        fixed.error, compute * std::hypot(seen.costs.fixed_error, kPerSample.deviation * items, paid.deviation * loader));
+    fixed.error = std::hypot(fixed.error, compute * std::hypot(seen.costs.fixed_error, kPerSample.deviation * items,
+                                                               paid.deviation * loader));
   }
   fixed.mean = std::min(0.99, fixed.mean + fixed.idle);
   fixed.error = std::hypot(fixed.error, kIdleMiss * fixed.idle);
@@ -204,8 +203,8 @@ LimitScore score_oversubscription(const JobView& job, const Observation& seen, c
   const bool threads = job.threads > machine.allowed_cpus, workers = job.workers > machine.allowed_cpus;
   double share = 0, error = 0;
   if ((threads || workers) && seen.surroundings) {
-    // Threads beyond the cores wait in turn, which costs nothing by itself, and a worker's work is the same however many
-    // share it. What it costs is the switches, and cores that are idle while a region waits for its last thread.
+    // Threads beyond the cores wait in turn, which costs nothing by itself, and a worker's work is the same however
+    // many share it. What it costs is the switches, and cores that are idle while a region waits for its last thread.
     const Surroundings& around = *seen.surroundings;
     const double idle = threads && waited > 0
                             ? compute_share(seen) * std::max(0.0, 1 - (around.own + around.others.value_or(0)) / cores)
@@ -219,13 +218,16 @@ LimitScore score_oversubscription(const JobView& job, const Observation& seen, c
     share = std::min(0.5, paid.mean * loader);
     error = paid.deviation * loader;
   }
-  return {Limit::Oversubscribed, removal_gain(share), threads ? "threads" : "workers",
+  return {Limit::Oversubscribed,
+          removal_gain(share),
+          threads ? "threads" : "workers",
           fmt::format("{} threads want {} cores{}; step times spread by {:.0f} %", wanted, machine.allowed_cpus,
                       waited > 0 ? fmt::format(", {:.1f} of them wait for one at any time",
                                                seen.surroundings->waited.value_or(0))
                                  : "",
                       100 * seen.step_spread),
-          "", least_gain(share, error)};
+          "",
+          least_gain(share, error)};
 }
 
 // What cannot be had for lack of memory is what a larger batch would gain.
@@ -234,27 +236,31 @@ LimitScore score_memory(const LimitScore& batch, const Observation& seen, const 
   const auto limit = static_cast<double>(machine.memory_limit_bytes);
   const double used = limit > 0 ? static_cast<double>(std::max(seen.peak_bytes, seen.rss_bytes)) / limit : 0;
   const bool full = used > kFull;
-  return {Limit::Memory,
-          full ? batch.gain : 0.0,
-          "memory",
-          fmt::format("{:.0f} % of the memory limit is in use: a batch twice as large, which would gain {:.0f} %, would "
-                      "not fit",
-                      100 * used, 100 * batch.gain),
-          "",
-          full ? batch.at_least() : 0.0};
+  return {
+      Limit::Memory,
+      full ? batch.gain : 0.0,
+      "memory",
+      fmt::format("{:.0f} % of the memory limit is in use: a batch twice as large, which would gain {:.0f} %, would "
+                  "not fit",
+                  100 * used, 100 * batch.gain),
+      "",
+      full ? batch.at_least() : 0.0};
 }
 
-// A cause takes from its symptoms what it explains: a loader that waits for a slow disk is not slow itself.
+// A cause takes from its symptoms what it explains: a loader that waits for a slow disk is not slow itself, and a disk
+// that others keep busy is not.
 void explain(std::vector<LimitScore>& scores) {
   const auto gain_of = [&](Limit limit, std::string_view detail) {
     const auto found = std::ranges::find_if(
         scores, [&](const LimitScore& s) { return s.limit == limit && (detail.empty() || s.detail == detail); });
     return found == scores.end() ? 0.0 : found->gain;
   };
-  const double reads = gain_of(Limit::SlowDisk, "reads"), saves = gain_of(Limit::SlowDisk, "checkpoints");
+  const double reads = gain_of(Limit::SlowDisk, "reads"), saves = gain_of(Limit::SlowDisk, "checkpoints"),
+               others = gain_of(Limit::Contended, "disk");
   for (LimitScore& score : scores) {
     const bool by_reads = score.limit == Limit::Data, by_saves = score.limit == Limit::Cadence;
-    const double cause = by_reads ? reads : by_saves ? saves : 0.0;
+    const bool by_others = score.limit == Limit::SlowDisk && score.detail == "reads";
+    const double cause = by_reads ? reads : by_saves ? saves : by_others ? others : 0.0;
     if (cause < kWorthNaming) continue;
     const auto rest = [&](double gain) { return std::max(0.0, (1 + gain) / (1 + cause) - 1); };
     score.sure = rest(score.at_least());
@@ -293,7 +299,8 @@ std::string unsure_sentence(std::span<const LimitScore> scores) {
 
 std::string compute_sentence(const Observation& seen, double share) {
   return fmt::format(
-      "Compute-bound: {:.0f} % of the step is forward, backward and optimiser ({:.1f} ms of {:.1f} ms); nothing else is "
+      "Compute-bound: {:.0f} % of the step is forward, backward and optimiser ({:.1f} ms of {:.1f} ms); nothing else "
+      "is "
       "sure to gain {:.0f} %.",
       100 * share, 1e3 * share * seen.step_seconds, 1e3 * seen.step_seconds, 100 * kWorthNaming);
 }

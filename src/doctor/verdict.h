@@ -1,6 +1,6 @@
 // What limits a run. Each rule turns one kind of limit into the speed that lifting it would gain, and into how much of
-// that is sure; the largest gain that is sure enough names the verdict, so thresholds are about what matters to the user
-// (gain), not about shares. No clock, no thread: tested by tables.
+// that is sure; the largest gain that is sure enough names the verdict, so thresholds are about what matters to the
+// user (gain), not about shares. No clock, no thread: tested by tables.
 #pragma once
 
 #include <algorithm>

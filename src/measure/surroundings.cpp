@@ -36,6 +36,7 @@ constexpr SeenField kSeen[] = {{"others", &SurroundingsWindow::others},
                                {"reads", &SurroundingsWindow::reads},
                                {"read_bytes", &SurroundingsWindow::read_bytes},
                                {"disk_read_bytes", &SurroundingsWindow::disk_read_bytes},
+                               {"others_disk_bytes", &SurroundingsWindow::others_disk_bytes},
                                {"gigahertz", &SurroundingsWindow::gigahertz}};
 
 // A count may fall: a thread that ended took its wait with it, a group was left.
@@ -87,6 +88,8 @@ std::optional<SurroundingsWindow> window_between(const device::SurroundingsCount
   window.reads = grown(before.read_calls, after.read_calls, a_second);
   window.read_bytes = grown(before.read_bytes, after.read_bytes, a_second);
   window.disk_read_bytes = grown(before.disk_read_bytes, after.disk_read_bytes, a_second);
+  if (before.others_disk_bytes && after.others_disk_bytes)  // own writes count when made, on the disk they come later
+    window.others_disk_bytes = static_cast<double>(*after.others_disk_bytes - *before.others_disk_bytes) * a_second;
   if (after.gigahertz > 0) window.gigahertz = after.gigahertz;
   window.swapped = grown(before.swapped_pages, after.swapped_pages, a_second);
   window.major_faults = static_cast<double>(after.major_faults - before.major_faults) * a_second;
@@ -116,8 +119,11 @@ std::optional<SurroundingsWindow> surroundings_of(const Event& event) {
     if (!value) return std::nullopt;
     window.*one.member = *value;
   }
-  for (const SeenField& one : kSeen)
-    window.*one.member = number(event, one.name, one.member == &SurroundingsWindow::others ? -1e6 : 0);
+  for (const SeenField& one : kSeen) {
+    const bool signed_too =
+        one.member == &SurroundingsWindow::others || one.member == &SurroundingsWindow::others_disk_bytes;
+    window.*one.member = number(event, one.name, signed_too ? -1e15 : 0);
+  }
   if (const FieldValue* name = event.find("neighbour"))
     if (const auto* text = std::get_if<std::string>(name)) window.neighbour = *text;
   return window;

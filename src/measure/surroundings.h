@@ -25,6 +25,7 @@ struct SurroundingsWindow {
   std::optional<double> swapped;          // pages a second
   std::optional<double> stopped;          // share of the time in which nothing of the process could run
   std::optional<double> reads, read_bytes, disk_read_bytes;  // own, a second; the last: that the disk had to bring
+  std::optional<double> others_disk_bytes;                   // a second; as `others`, also below zero
   std::optional<double> gigahertz;                           // at its end
   double major_faults = 0, switches = 0;                     // a second; switches: involuntary ones
   std::string neighbour;                                     // the largest of the others by name; may be empty

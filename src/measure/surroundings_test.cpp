@@ -17,6 +17,7 @@ device::SurroundingsCounts counts(double seconds) {
   c.major_faults = static_cast<int64_t>(seconds * 40);
   c.stopped_ns = static_cast<int64_t>(seconds * 0.3e9);
   c.read_calls = static_cast<int64_t>(seconds * 200), c.read_bytes = static_cast<int64_t>(seconds * 5e6);
+  c.others_disk_bytes = static_cast<int64_t>(seconds * -3e6);  // what it wrote is not on the disk yet
   c.gigahertz = 3.5;
   c.yielding_cores = 0.1, c.neighbour = "python3 (7)", c.neighbour_cores = 0.2;
   return c;
@@ -31,6 +32,7 @@ TEST(Surroundings, ADifferenceIsAWindow) {
   EXPECT_NEAR(window->stopped.value(), 0.3, 1e-9);
   EXPECT_NEAR(window->reads.value(), 200, 1e-9);
   EXPECT_NEAR(window->read_bytes.value(), 5e6, 1e-3);
+  EXPECT_NEAR(window->others_disk_bytes.value(), -3e6, 1e-3);
   EXPECT_DOUBLE_EQ(window->gigahertz.value(), 3.5);
   EXPECT_EQ(window->neighbour, "python3 (7)");
   EXPECT_NEAR(window->stolen.value(), 0.1, 1e-9);
@@ -59,6 +61,7 @@ TEST(Surroundings, AnEventGivesItBack) {
   EXPECT_EQ(back->last_step, 19);
   EXPECT_NEAR(back->others.value(), 0.2, 1e-4);
   EXPECT_NEAR(back->stopped.value(), 0.3, 1e-4);
+  EXPECT_NEAR(back->others_disk_bytes.value(), -3e6, 1);
   EXPECT_EQ(back->neighbour, "python3 (7)");
   EXPECT_FALSE(back->throttled);
   event.fields.erase(event.fields.begin());

@@ -41,7 +41,9 @@ double error_of_others(const Surroundings& around) {
 
 LimitScore score_pinned(const Observation& seen, const MachineFacts& machine) {
   const GainOfCores gain = gain_of_cores(seen, machine.allowed_cpus, machine.logical_cpus);
-  return {Limit::Pinned, gain.mean, "affinity",
+  return {Limit::Pinned,
+          gain.mean,
+          "affinity",
           fmt::format("it may run on {} of the machine's {} cores", machine.allowed_cpus, machine.logical_cpus),
           "Start it without taskset or numactl, or give it more cores (a scheduler's --cpus-per-task, a container's "
           "cpuset).",
@@ -52,7 +54,9 @@ LimitScore score_contended(const Surroundings& around) {
   Surroundings fewer = around;
   if (fewer.others) *fewer.others = std::max(0.0, *fewer.others - kInterval * error_of_others(around));
   return {
-      Limit::Contended, removal_gain(around.lost_to_others()), "CPU",
+      Limit::Contended,
+      removal_gain(around.lost_to_others()),
+      "CPU",
       fmt::format("other processes use {:.1f} of its {:.0f} cores{}{}, and its threads wait for one in {:.0f} % of "
                   "the time",
                   around.others.value_or(0), around.cores,
@@ -66,7 +70,9 @@ LimitScore score_contended(const Surroundings& around) {
 
 LimitScore score_bandwidth(const Observation& seen) {
   const SharedMemory& shared = seen.shared_memory;
-  return {Limit::Contended, removal_gain(shared.lost()), "memory bandwidth",
+  return {Limit::Contended,
+          removal_gain(shared.lost()),
+          "memory bandwidth",
           fmt::format("beside other processes the same work takes {:.0f} % more processor time, though its threads do "
                       "not wait for a core: they share the memory's bandwidth or a cache; they were there in {:.0f} % "
                       "of the time",
@@ -93,7 +99,10 @@ LimitScore score_throttled(const Observation& seen, const MachineFacts& machine)
                              machine.logical_cpus);
     }
   }
-  return {Limit::Throttled, gain, "quota", evidence,
+  return {Limit::Throttled,
+          gain,
+          "quota",
+          evidence,
           "Ask for a larger quota (docker --cpus, Kubernetes resources.limits.cpu), or for whole cores; with the "
           "quota as it is, as many threads as whole cores of it wait less (trainer.intra_op_threads).",
           sure};

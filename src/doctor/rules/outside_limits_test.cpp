@@ -138,6 +138,25 @@ TEST(SlowDisk, ReadsThatTakeTooLongAreTheDisksAndNotTheLoaders) {
   EXPECT_THAT(diagnose(job_with(2), by_seeks, {}, machine_of_two()).sentence, testing::HasSubstr("bound by bandwidth"));
 }
 
+TEST(SlowDisk, ADiskThatOthersKeepBusyIsTheirs) {
+  Observation seen = slow_reading(2);
+  seen.surroundings->disk_read_bytes = 4e6, seen.surroundings->others_disk_bytes = 36e6;
+  const Diagnosis found = diagnose(job_with(2), seen, {}, machine_of_two());
+  EXPECT_EQ(found.limit, Limit::Contended) << found.sentence;
+  EXPECT_EQ(found.detail, "disk");
+  EXPECT_THAT(found.sentence, testing::HasSubstr("other processes move"));
+  EXPECT_GT(found.scores[0].gain, 0.5);
+  EXPECT_LT(found.scores[0].at_least(), found.scores[0].gain);
+  EXPECT_FALSE(found.cure.empty());
+  const auto limit_of = [&](double disk_read, double others) {
+    seen.surroundings->disk_read_bytes = disk_read, seen.surroundings->others_disk_bytes = others;
+    const Diagnosis said = diagnose(job_with(2), seen, {}, machine_of_two());
+    return std::pair(said.limit, said.detail);
+  };
+  EXPECT_EQ(limit_of(4e6, 0.5e6), std::pair(Limit::SlowDisk, std::string("reads")));  // theirs is little
+  EXPECT_EQ(limit_of(0, 36e6), std::pair(Limit::SlowDisk, std::string("reads")));     // its own do not come from there
+}
+
 TEST(SlowDisk, AManySamplesReadFromMemoryAreNot) {
   Observation seen = slow_reading(2);
   seen.surroundings->reads = 40'000.0;  // 50 us each

@@ -11,9 +11,9 @@
 namespace redline::doctor {
 
 struct SharedMemory {
-  bool known = false;       // they came and went, and the difference is clear
-  double slowdown = 1;      // processor time of the same work beside them, against without
-  double beside_share = 0;  // of the time
+  bool known = false;         // they came and went, and the difference is clear
+  double slowdown = 1;        // processor time of the same work beside them, against without
+  double beside_share = 0;    // of the time
   double slowdown_error = 0;  // standard error
   double lost() const { return lost_at(slowdown); }
   double surely_lost() const { return lost_at(slowdown - 1.96 * slowdown_error); }

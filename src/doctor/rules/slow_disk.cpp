@@ -72,6 +72,33 @@ LimitScore slow_reads(const JobView& job, const Observation& seen, const Machine
   return score;
 }
 
+// Who else moves bytes on the machine's disks while reading takes so long: of the disk's time, their part of the bytes
+// is theirs. Bytes are no time (theirs may be written in one piece, or lie on another disk), so no more than half of it
+// is sure.
+LimitScore shared_disk(const JobView& job, const Observation& seen, const LimitScore& reads) {
+  constexpr double kTheirsAtLeast = 0.3, kFromDisk = 0.3;
+  LimitScore score{Limit::Contended, 0, "disk", "what others do on the disks was not seen, or is little", ""};
+  if (reads.gain <= 0 || !seen.surroundings->others_disk_bytes) return score;
+  const double own = seen.surroundings->disk_read_bytes.value_or(0), others = *seen.surroundings->others_disk_bytes;
+  if (own < kFromDisk * *seen.surroundings->read_bytes || others <= 0) return score;
+  const double theirs = others / (own + others);
+  if (theirs < kTheirsAtLeast) return score;
+  const double reading = seen.stage(Stage::Read);
+  const auto gain = [&](double part) { return seen.step_seconds / step_without(job, seen, part * reading) - 1; };
+  score.gain = std::min(reads.gain, gain(theirs));
+  score.sure = std::min(reads.at_least(), gain(0.5 * theirs));
+  score.evidence = fmt::format(
+      "reading takes {} of worker time a step while other processes move {}/s to and from the machine's disks, and "
+      "this "
+      "one reads {}/s from them",
+      format_seconds(reading), bytes_text(others), bytes_text(own));
+  score.cure =
+      "Find who it is (iotop, pidstat -d), and move the job's data or the neighbour's to another disk; or keep samples "
+      "in "
+      "memory (model.train_ds.cache=memory).";
+  return score;
+}
+
 LimitScore slow_checkpoints(const Observation& seen) {
   LimitScore score{Limit::SlowDisk, 0, "checkpoints", "no checkpoint was written in the background", ""};
   if (!seen.checkpoint_writes) return score;
@@ -98,7 +125,8 @@ LimitScore slow_checkpoints(const Observation& seen) {
 }  // namespace
 
 std::vector<LimitScore> slow_disk(const JobView& job, const Observation& seen, const MachineFacts& machine) {
-  return {slow_reads(job, seen, machine), slow_checkpoints(seen)};
+  const LimitScore reads = slow_reads(job, seen, machine);
+  return {reads, slow_checkpoints(seen), shared_disk(job, seen, reads)};
 }
 
 }  // namespace redline::doctor
