@@ -101,20 +101,27 @@ LimitScore score_data(const JobView& job, const Observation& seen, std::span<con
 LimitScore score_cadence(const Observation& seen) {
   const Phase cadences[] = {Phase::Log, Phase::Monitor, Phase::Validate, Phase::Checkpoint};
   double share = 0, largest = -1, error = 0;
-  std::string name;
+  std::string name, off_core;
   for (Phase phase : cadences) {
     share += seen.phase(phase).share;
     error = std::hypot(error, seen.phase(phase).share_error);
     if (seen.phase(phase).share > largest) {
       largest = seen.phase(phase).share;
       name = measure::phase_name(phase);
+      const auto waits = seen.surroundings ? seen.surroundings->off_core[static_cast<size_t>(phase)] : std::nullopt;
+      off_core = waits && largest > 0
+                     ? fmt::format(
+                           " (in {:.0f} % of which its thread is on no core: it waits for a disk, another thread "
+                           "or a core)",
+                           100 * std::min(1.0, *waits / largest))
+                     : "";
     }
   }
   return {Limit::Cadence,
           removal_gain(share),
           name,
-          fmt::format("log, monitor, validation and checkpoints take {:.1f} % of the time, most of it {}", 100 * share,
-                      name),
+          fmt::format("log, monitor, validation and checkpoints take {:.1f} % of the time, most of it {}{}",
+                      100 * share, name, off_core),
           "",
           least_gain(share, error)};
 }

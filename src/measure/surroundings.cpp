@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "core/time.h"
 
@@ -39,6 +40,8 @@ constexpr SeenField kSeen[] = {{"others", &SurroundingsWindow::others},
                                {"others_disk_bytes", &SurroundingsWindow::others_disk_bytes},
                                {"gigahertz", &SurroundingsWindow::gigahertz}};
 
+std::string off_core_field(size_t phase) { return "off_core." + std::string(phase_name(static_cast<Phase>(phase))); }
+
 // A count may fall: a thread that ended took its wait with it, a group was left.
 template <class T>
 std::optional<double> grown(const std::optional<T>& before, const std::optional<T>& after, double scale) {
@@ -46,7 +49,7 @@ std::optional<double> grown(const std::optional<T>& before, const std::optional<
   return std::max(0.0, static_cast<double>(*after - *before) * scale);
 }
 
-std::optional<double> number(const Event& event, const char* name, double least = 0) {
+std::optional<double> number(const Event& event, std::string_view name, double least = 0) {
   const FieldValue* value = event.find(name);
   if (value == nullptr) return std::nullopt;
   double found = 0;
@@ -103,6 +106,8 @@ FieldList surroundings_fields(const SurroundingsWindow& window) {
   for (const KnownField& one : kKnown) fields.emplace_back(one.name, rounded(window.*one.member));
   for (const SeenField& one : kSeen)
     if (window.*one.member) fields.emplace_back(one.name, rounded(*(window.*one.member)));
+  for (size_t p = 0; p < kNumPhases; ++p)
+    if (window.off_core[p]) fields.emplace_back(off_core_field(p), rounded(*window.off_core[p]));
   if (!window.neighbour.empty()) fields.emplace_back("neighbour", window.neighbour);
   return fields;
 }
@@ -124,6 +129,7 @@ std::optional<SurroundingsWindow> surroundings_of(const Event& event) {
         one.member == &SurroundingsWindow::others || one.member == &SurroundingsWindow::others_disk_bytes;
     window.*one.member = number(event, one.name, signed_too ? -1e15 : 0);
   }
+  for (size_t p = 0; p < kNumPhases; ++p) window.off_core[p] = number(event, off_core_field(p));
   if (const FieldValue* name = event.find("neighbour"))
     if (const auto* text = std::get_if<std::string>(name)) window.neighbour = *text;
   return window;

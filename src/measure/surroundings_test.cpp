@@ -54,6 +54,7 @@ TEST(Surroundings, CountsThatFallAreNothing) {
 TEST(Surroundings, AnEventGivesItBack) {
   SurroundingsWindow window = window_between(counts(10), counts(12)).value();
   window.first_step = 7, window.last_step = 19;
+  window.off_core[static_cast<size_t>(Phase::Checkpoint)] = 0.21;
   Event event{"2026-11-18T00:00:00Z", kSurroundingsEvent, surroundings_fields(window)};
   const auto back = surroundings_of(event);
   ASSERT_TRUE(back);
@@ -63,6 +64,8 @@ TEST(Surroundings, AnEventGivesItBack) {
   EXPECT_NEAR(back->stopped.value(), 0.3, 1e-4);
   EXPECT_NEAR(back->others_disk_bytes.value(), -3e6, 1);
   EXPECT_EQ(back->neighbour, "python3 (7)");
+  EXPECT_NEAR(back->off_core[static_cast<size_t>(Phase::Checkpoint)].value(), 0.21, 1e-4);
+  EXPECT_FALSE(back->off_core[static_cast<size_t>(Phase::Forward)]);
   EXPECT_FALSE(back->throttled);
   event.fields.erase(event.fields.begin());
   EXPECT_FALSE(surroundings_of(event));  // not whole

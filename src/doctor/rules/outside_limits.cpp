@@ -145,15 +145,22 @@ LimitScore score_clock(const Observation& seen) {
 
 // While a step computes, a thread of this process runs, or waits for something that is counted here. What is left over
 // was spent in a way that nothing shows.
-LimitScore score_unexplained(const Observation& seen) {
+LimitScore score_unexplained(const JobView& job, const Observation& seen) {
   const Surroundings& around = *seen.surroundings;
-  const double idle = computing(seen) - around.own;
+  double idle = computing(seen) - around.own;
+  // A single thread computes all the time or is held up; of several, one waits for the others.
+  if (job.threads == 1) {
+    double off_core = 0;
+    for (const Phase phase : {Phase::Forward, Phase::Backward, Phase::Optimiser})
+      off_core += around.off_core[static_cast<size_t>(phase)].value_or(0);
+    idle = std::max(idle, off_core);
+  }
   const double explained = around.lost_to_others() + around.lost_to_quota() + around.lost_to_stops() +
                            around.lost_to_swapping() + around.lost_to_itself();
   const double left = idle - explained;
   return {Limit::Unknown, left >= kMostUnexplained ? removal_gain(std::min(0.9, left)) : 0, "",
           fmt::format(
-              "in {:.0f} % of the time a step was being computed and no thread of this process ran, and nothing "
+              "in {:.0f} % of the time a step was being computed and no thread of this process ran for it, and nothing "
               "that was recorded says why{}",
               100 * std::max(0.0, left), around.unseen.empty() ? "" : " (not to be seen here: " + around.unseen + ")"),
           "Run `redline doctor` on the recipe, on a machine where more is to be seen, or look at the process with perf "
@@ -175,7 +182,7 @@ std::vector<LimitScore> outside_limits(const JobView& job, const Observation& se
   scores.push_back(score_stopped(around));
   scores.push_back(score_swapping(around));
   scores.push_back(score_clock(seen));
-  if (!machine.has_cuda) scores.push_back(score_unexplained(seen));
+  if (!machine.has_cuda) scores.push_back(score_unexplained(job, seen));
   for (LimitScore& score : slow_disk(job, seen, machine)) scores.push_back(std::move(score));
   return scores;
 }

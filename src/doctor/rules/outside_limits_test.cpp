@@ -191,6 +191,30 @@ TEST(SmallBatch, ThreadsWithoutWorkAreSeenWhereAllStepsAreAlike) {
   EXPECT_EQ(diagnose(job_with(1), seen, {}, machine_of_two()).limit, Limit::Compute);
 }
 
+// Workers keep the process busy while its one training thread is held up.
+TEST(OutsideLimits, AThreadOnNoCoreIsSeenBesideBusyWorkers) {
+  Observation seen = quiet_run();
+  JobView one = job_with(1);
+  one.threads = 1;
+  EXPECT_EQ(diagnose(one, seen, {}, machine_of_two()).limit, Limit::Compute);
+  seen.surroundings->off_core[static_cast<size_t>(Phase::Backward)] = 0.3;
+  const Diagnosis found = diagnose(one, seen, {}, machine_of_two());
+  EXPECT_EQ(found.limit, Limit::Unknown) << found.sentence;
+  EXPECT_THAT(found.sentence, testing::HasSubstr("in 28 % of the time"));  // of 30 %, a core was waited for in 2
+  EXPECT_EQ(diagnose(job_with(1), seen, {}, machine_of_two()).limit,
+            Limit::Compute);         // of two, one waits for the other
+  seen.surroundings->stopped = 0.3;  // that says why
+  EXPECT_EQ(diagnose(one, seen, {}, machine_of_two()).limit, Limit::Stopped);
+}
+
+TEST(OutsideLimits, ALogThatWaitsSaysSo) {
+  Observation seen = quiet_run();
+  seen.phases[static_cast<size_t>(Phase::Log)] = {0.02, 0.2, 0.02, 100};
+  seen.surroundings->off_core[static_cast<size_t>(Phase::Log)] = 0.15;
+  EXPECT_THAT(diagnose(job_with(1), seen, {}, machine_of_two()).sentence,
+              testing::HasSubstr("in 75 % of which its thread is on no core"));
+}
+
 TEST(OutsideLimits, WhatCouldNotBeSeenIsSaid) {
   Observation seen = quiet_run();
   seen.surroundings->unseen = "throttling by a quota (cpu.stat)";
