@@ -10,6 +10,7 @@
 
 #include "core/strings.h"
 #include "core/time.h"
+#include "device/gpu_monitor.h"
 #include "device/host/busy_cores.h"
 #include "device/host/cgroup.h"
 #include "device/host/heartbeat.h"
@@ -74,6 +75,10 @@ void SurroundingsReader::watch_stops() {
   if (!heartbeat_) heartbeat_ = std::make_unique<Heartbeat>();
 }
 
+void SurroundingsReader::watch_gpus() {
+  if (!gpus_) gpus_ = GpuMonitor::open();
+}
+
 SurroundingsReader::SurroundingsReader(std::filesystem::path root)
     : root_(std::move(root)),
       cores_(allowed_core_numbers()),
@@ -132,6 +137,12 @@ SurroundingsCounts SurroundingsReader::read() const {
     counts.neighbour = found->largest;
     counts.neighbour_cores = found->largest_cores;
   }
+  constexpr int64_t kGpusEveryNs = 5'000'000'000;  // what a driver takes to answer is not known here
+  if (gpus_ && now_ns() - gpus_read_ns_ >= kGpusEveryNs) {
+    gpu_others_ = gpus_->other_users();
+    gpus_read_ns_ = now_ns();
+  }
+  counts.gpu_others = gpu_others_;
   rusage usage{};
   if (getrusage(RUSAGE_SELF, &usage) == 0) {
     counts.involuntary_switches = usage.ru_nivcsw;

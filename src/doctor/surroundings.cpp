@@ -71,6 +71,7 @@ std::optional<Surroundings> summarise(std::span<const measure::SurroundingsWindo
     add(sum.read_bytes, w.read_bytes, share);
     add(sum.disk_read_bytes, w.disk_read_bytes, share);
     add(sum.others_disk_bytes, w.others_disk_bytes, share);
+    add(sum.gpu_others, w.gpu_others, share);
     for (size_t p = 0; p < measure::kNumPhases; ++p) add(sum.off_core[p], w.off_core[p], share);
     if (w.gigahertz) clocks.push_back(*w.gigahertz);
     if (!w.neighbour.empty()) named[w.neighbour] += w.seconds;

@@ -18,7 +18,7 @@ struct Surroundings {
   // Means over the time, where seen; as in a window.
   double cores = 0, own = 0;
   std::optional<double> others, stolen, waited, throttled, memory_pressure, disk_pressure, swapped;
-  std::optional<double> stopped, reads, read_bytes, disk_read_bytes, others_disk_bytes;
+  std::optional<double> stopped, reads, read_bytes, disk_read_bytes, others_disk_bytes, gpu_others;
   double major_faults = 0, switches = 0;            // a second
   std::optional<double> gigahertz, best_gigahertz;  // the median; what a tenth of the windows reached
   // Of the steps' time: the training thread was in this phase and on no core; none where that was not recorded.

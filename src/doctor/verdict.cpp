@@ -353,6 +353,11 @@ Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceil
         fmt::format("Balanced: no single part is sure to gain {:.0f} % if it were free.", 100 * kWorthNaming) +
         unsure_sentence(diagnosis.scores);
   }
+  // How much of its GPUs others take, NVML does not say for all drivers, so there is no gain to compare.
+  if (seen.surroundings && seen.surroundings->gpu_others.value_or(0) >= 0.5)
+    diagnosis.sentence +=
+        fmt::format(" Others compute on its GPUs, too ({:.0f} processes); what they take is not seen.",
+                    *seen.surroundings->gpu_others);
   if (seen.surroundings) diagnosis.unseen = seen.surroundings->unseen;
   diagnosis.confidence = confidence_of(diagnosis, seen);
   diagnosis.suggestions =

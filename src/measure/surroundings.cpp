@@ -38,6 +38,7 @@ constexpr SeenField kSeen[] = {{"others", &SurroundingsWindow::others},
                                {"read_bytes", &SurroundingsWindow::read_bytes},
                                {"disk_read_bytes", &SurroundingsWindow::disk_read_bytes},
                                {"others_disk_bytes", &SurroundingsWindow::others_disk_bytes},
+                               {"gpu_others", &SurroundingsWindow::gpu_others},
                                {"gigahertz", &SurroundingsWindow::gigahertz}};
 
 std::string off_core_field(size_t phase) { return "off_core." + std::string(phase_name(static_cast<Phase>(phase))); }
@@ -94,6 +95,7 @@ std::optional<SurroundingsWindow> window_between(const device::SurroundingsCount
   if (before.others_disk_bytes && after.others_disk_bytes)  // own writes count when made, on the disk they come later
     window.others_disk_bytes = static_cast<double>(*after.others_disk_bytes - *before.others_disk_bytes) * a_second;
   if (after.gigahertz > 0) window.gigahertz = after.gigahertz;
+  if (after.gpu_others) window.gpu_others = *after.gpu_others;
   window.swapped = grown(before.swapped_pages, after.swapped_pages, a_second);
   window.major_faults = static_cast<double>(after.major_faults - before.major_faults) * a_second;
   window.switches = static_cast<double>(after.involuntary_switches - before.involuntary_switches) * a_second;

@@ -29,6 +29,7 @@ struct SurroundingsWindow {
   std::optional<double> reads, read_bytes, disk_read_bytes;  // own, a second; the last: that the disk had to bring
   std::optional<double> others_disk_bytes;                   // a second; as `others`, also below zero
   std::optional<double> gigahertz;                           // at its end
+  std::optional<double> gpu_others;                          // processes that compute on its GPUs, at its end
   double major_faults = 0, switches = 0;                     // a second; switches: involuntary ones
   // Share of the steps' time in which the training thread was in this phase and on no core, of sampled steps: it waited
   // for a core, a disk, another thread. Of Other nothing is known.

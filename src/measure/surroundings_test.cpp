@@ -19,6 +19,7 @@ device::SurroundingsCounts counts(double seconds) {
   c.read_calls = static_cast<int64_t>(seconds * 200), c.read_bytes = static_cast<int64_t>(seconds * 5e6);
   c.others_disk_bytes = static_cast<int64_t>(seconds * -3e6);  // what it wrote is not on the disk yet
   c.gigahertz = 3.5;
+  c.gpu_others = 1;
   c.yielding_cores = 0.1, c.neighbour = "python3 (7)", c.neighbour_cores = 0.2;
   return c;
 }
@@ -62,6 +63,7 @@ TEST(Surroundings, AnEventGivesItBack) {
   EXPECT_EQ(back->last_step, 19);
   EXPECT_NEAR(back->others.value(), 0.2, 1e-4);
   EXPECT_NEAR(back->stopped.value(), 0.3, 1e-4);
+  EXPECT_EQ(back->gpu_others, 1);
   EXPECT_NEAR(back->others_disk_bytes.value(), -3e6, 1);
   EXPECT_EQ(back->neighbour, "python3 (7)");
   EXPECT_NEAR(back->off_core[static_cast<size_t>(Phase::Checkpoint)].value(), 0.21, 1e-4);

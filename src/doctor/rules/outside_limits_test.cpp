@@ -207,6 +207,14 @@ TEST(OutsideLimits, AThreadOnNoCoreIsSeenBesideBusyWorkers) {
   EXPECT_EQ(diagnose(one, seen, {}, machine_of_two()).limit, Limit::Stopped);
 }
 
+TEST(OutsideLimits, OthersOnTheGpuAreNamedWithoutAGain) {
+  Observation seen = quiet_run();
+  seen.surroundings->gpu_others = 1.0;
+  const Diagnosis found = diagnose(job_with(1), seen, {}, machine_of_two());
+  EXPECT_EQ(found.limit, Limit::Compute);
+  EXPECT_THAT(found.sentence, testing::HasSubstr("Others compute on its GPUs"));
+}
+
 TEST(OutsideLimits, ALogThatWaitsSaysSo) {
   Observation seen = quiet_run();
   seen.phases[static_cast<size_t>(Phase::Log)] = {0.02, 0.2, 0.02, 100};

@@ -18,6 +18,7 @@ class SurroundingsWatch {
   // Before the first step of this process.
   void start() {
     reader_.watch_stops();
+    reader_.watch_gpus();
     before_ = reader_.read();
     begin_ns_ = before_.at_ns;
     first_step_ = -1;
