@@ -110,10 +110,8 @@ LimitScore score_cadence(const Observation& seen) {
       name = measure::phase_name(phase);
       const auto waits = seen.surroundings ? seen.surroundings->off_core[static_cast<size_t>(phase)] : std::nullopt;
       off_core = waits && largest > 0
-                     ? fmt::format(
-                           " (in {:.0f} % of which its thread is on no core: it waits for a disk, another thread "
-                           "or a core)",
-                           100 * std::min(1.0, *waits / largest))
+                     ? fmt::format(" (in {:.0f} % of which its thread is on no core: it waits for a disk or a thread)",
+                                   100 * std::min(1.0, *waits / largest))
                      : "";
     }
   }
@@ -307,8 +305,7 @@ std::string unsure_sentence(std::span<const LimitScore> scores) {
 std::string compute_sentence(const Observation& seen, double share) {
   return fmt::format(
       "Compute-bound: {:.0f} % of the step is forward, backward and optimiser ({:.1f} ms of {:.1f} ms); nothing else "
-      "is "
-      "sure to gain {:.0f} %.",
+      "is sure to gain {:.0f} %.",
       100 * share, 1e3 * share * seen.step_seconds, 1e3 * seen.step_seconds, 100 * kWorthNaming);
 }
 

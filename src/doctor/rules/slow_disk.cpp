@@ -89,13 +89,11 @@ LimitScore shared_disk(const JobView& job, const Observation& seen, const LimitS
   score.sure = std::min(reads.at_least(), gain(0.5 * theirs));
   score.evidence = fmt::format(
       "reading takes {} of worker time a step while other processes move {}/s to and from the machine's disks, and "
-      "this "
-      "one reads {}/s from them",
+      "this one reads {}/s from them",
       format_seconds(reading), bytes_text(others), bytes_text(own));
   score.cure =
       "Find who it is (iotop, pidstat -d), and move the job's data or the neighbour's to another disk; or keep samples "
-      "in "
-      "memory (model.train_ds.cache=memory).";
+      "in memory (model.train_ds.cache=memory).";
   return score;
 }
 
