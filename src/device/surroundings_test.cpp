@@ -81,7 +81,7 @@ TEST_F(SurroundingsTest, WhatIsNotThereIsAbsentAndSaid) {
   EXPECT_EQ(counts.run_wait_ns, std::nullopt);
   EXPECT_EQ(counts.throttled_ns, std::nullopt);
   EXPECT_EQ(counts.swapped_pages, std::nullopt);
-  EXPECT_EQ(reader.unseen().size(), 6u);
+  EXPECT_EQ(reader.unseen().size(), 7u);
   put("proc/pressure/cpu", "nonsense\n");
   EXPECT_EQ(SurroundingsReader(root_).read().cpu_pressure_ns, std::nullopt);
 }
