@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Is the doctor right about the real world? Small jobs of all four tasks run beside faults made from outside (outside/faults.py); `redline doctor RUN`
-sees the record of one run and no healthy twin. A fault counts only where the job without it is at least 5 % faster.
+sees the record of one run and no healthy twin. A fault counts only where the job without it is at least 5 % faster; a control is healthy only where no change
+that lifts a limit of its own (twice the batch, more buckets, ...) makes it 5 % faster: measured, not assumed.
 
   bench/doctor_outside.py BUILD [--repeats 5] [--for 330] [--work FOLDER] [--faults a,b] [--tasks a,b]
+  bench/doctor_outside.py BUILD --faults ''         the controls alone, with what lifting their limits gains
   bench/doctor_outside.py BUILD --judge-again     the kept records once more, after the doctor has changed
   bench/doctor_outside.py BUILD --page            writes bench/results/DATE_doctor_outside.md
 
@@ -24,8 +26,8 @@ import time
 import numpy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from outside.faults import FAULTS, cgroup  # noqa: E402
-from outside.jobs import SECONDS, TASKS, write_job  # noqa: E402
+from outside.faults import FAULTS, cgroup, data_files  # noqa: E402
+from outside.jobs import LIFTED, SECONDS, TASKS, write_job  # noqa: E402
 from outside.page import write_page  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -111,12 +113,18 @@ def answer(redline, run):
 
 
 def plan(faults, tasks, repeats):
-    """Keys of all runs in order: (repeat, task, fault or 'healthy', place). Healthy runs stand between the faults; some faults have a twin of their own."""
+    """Keys of all runs in order: (repeat, task, fault or 'healthy' or 'lifted ...', place). Healthy runs stand between the others; some faults have a twin of
+    their own."""
     for repeat in range(repeats):
         for task in tasks:
             fitting = [name for name in faults if task in FAULTS[name].tasks]
             fitting = fitting[repeat % len(fitting):] + fitting[:repeat % len(fitting)] if fitting else []
             place = 0
+            yield (repeat, task, "healthy", place)
+            for name, (changes, _) in LIFTED.items():
+                if task in changes:
+                    yield (repeat, task, f"lifted {name}", place)
+            place += 1
             yield (repeat, task, "healthy", place)
             for i, name in enumerate(fitting):
                 yield (repeat, task, name, place)
@@ -152,9 +160,13 @@ def one_run(redline, work, key):
     fault, words = None, ()
     if name.startswith("without "):
         words = FAULTS[name.removeprefix("without ")].removed_words
+    elif name.startswith("lifted "):
+        words = LIFTED[name.removeprefix("lifted ")][0][task]
     elif name != "healthy":
         fault = FAULTS[name](task, work)
         words = fault.words
+    if not any(True for _ in data_files(work, task)):  # the run that makes the data is no twin of those that find it
+        train(redline, work, task, None, (), work / "runs" / f"first_{task}")
     run = work / "runs" / f"{repeat}_{task}_{name.replace(' ', '_')}_{place}"
     for attempt in range(TRIES):
         rate, strangers = train(redline, work, task, fault, words, run)
@@ -189,7 +201,7 @@ def main():
         for one in list(state.runs.values()):
             one["answer"] = answer(redline, one["run"])
             state.add(one)
-            if one["key"][2] in chosen.faults.split(",") or "healthy" in one["key"][2] and chosen.faults == ",".join(FAULTS):
+            if one["key"][2] in chosen.faults.split(",") or chosen.faults == ",".join(FAULTS):
                 show(one)
     elif not chosen.page:
         names = [name for name in chosen.faults.split(",") if name and possible(name)]

@@ -82,6 +82,8 @@ class Measured {
     if (which == 1) return time_steps(kSteps, [&](int) { timed_step(); });
     std::optional<train::SurroundingsWatch> watch;
     if (which == 3) watch.emplace().start();
+    clock_.sample_cpu_every(
+        which == 3 ? measure::sampling_interval(kPieces, 2 * measure::calibrate_cpu_ns(), 1e6, 0.0005) : 0);
     return time_steps(kSteps, [&](int) {
       measure::StepRow row;
       row.phase_ns = timed_step();
@@ -95,6 +97,7 @@ class Measured {
       row.rss_bytes = rss_bytes_;
       writer_.step(row);
       if (!watch) return;
+      if (const measure::PhaseTimes* const cpu = clock_.cpu()) watch->add(row.phase_ns, *cpu, row.wall_ns);
       if (const auto window = watch->after_step(row.step, row.begin_ns + row.wall_ns))
         writer_.event(measure::kSurroundingsEvent, measure::surroundings_fields(*window));
     });

@@ -15,8 +15,8 @@ base: {root}/recipes/nest_fast-conformer_small.yaml
 model:
   num_classes: 256
   longest_clip: 5.0
-  train_ds: {{synth: {{kind: speech, num: 600, seed: 1, median_seconds: 2.0, min_seconds: 0.8, max_seconds: 5.0}}, batch_size: 32, num_workers: 2, max_duration: 5.0, num_buckets: 10}}
-  validation_ds: {{synth: {{kind: speech, num: 600, seed: 1, median_seconds: 2.0, min_seconds: 0.8, max_seconds: 5.0}}, max_duration: 5.0}}
+  train_ds: {{synth: {{kind: speech, num: 1200, seed: 1, median_seconds: 2.0, min_seconds: 0.8, max_seconds: 5.0}}, batch_size: 64, num_workers: 2, max_duration: 5.0, num_buckets: 10}}
+  validation_ds: {{synth: {{kind: speech, num: 1200, seed: 1, median_seconds: 2.0, min_seconds: 0.8, max_seconds: 5.0}}, max_duration: 5.0}}
   encoder: {{n_layers: 2, d_model: 96, n_heads: 4, subsampling_conv_channels: 64}}
 """
 
@@ -30,14 +30,14 @@ model:
   n_decoder_layers: 2
   max_sequence_length: 160
   monitor: {{update_frequency: 1000000, plot_frequency: 1000000}}
-  train_ds: {{synth: {{kind: sequences, num: 20000, seed: 1, vocab_size: 1000, median_length: 60, max_length: 160}}, batch_size: 32, num_workers: 1, pin_memory: false}}
+  train_ds: {{synth: {{kind: sequences, num: 20000, seed: 1, vocab_size: 1000, median_length: 60, max_length: 160}}, batch_size: 64, num_workers: 1, pin_memory: false}}
   validation_ds: {{synth: {{kind: sequences, num: 20000, seed: 1, vocab_size: 1000, median_length: 60, max_length: 160}}}}
 """
 
 PICTURES = """name: outside-pictures
 base: {root}/recipes/convnext_small.yaml
 model:
-  train_ds: {{batch_size: 32, num_workers: 1}}
+  train_ds: {{batch_size: 64, num_workers: 1}}
 """
 
 SCENES = """name: outside-scenes
@@ -45,9 +45,19 @@ base: {root}/recipes/lss_small.yaml
 model:
   image_size: [32, 128]
   grid: {{xbound: [-48.0, 48.0, 3.0], ybound: [-48.0, 48.0, 3.0], dbound: [4.0, 44.0, 4.0]}}
-  train_ds: {{batch_size: 4, num_workers: 2}}
+  train_ds: {{batch_size: 8, num_workers: 2}}
   monitor: {{pictures_every_n_steps: 1000000}}
 """
+
+# What would show that a job is not healthy: a change that lifts one limit, for the tasks that may have it, and the verdicts that speak of that limit. A
+# control is one only where none of them gains as much as is worth naming; and a verdict about a control is right where its own change does.
+LIFTED = {
+    "twice the batch": ({"speech": ("model.train_ds.batch_size=128",), "sequences": ("model.train_ds.batch_size=128",), "pictures": ("model.train_ds.batch_size=128",),
+                         "scenes": ("model.train_ds.batch_size=16",)}, ("small-batch-bound", "memory-bound")),
+    "twice the buckets": ({"speech": ("model.train_ds.num_buckets=20",)}, ("padding-bound",)),
+    "kept samples": ({task: ("model.train_ds.cache=memory",) for task in ("speech", "pictures", "scenes")}, ("data-bound", "slow disk")),
+    "one worker": ({task: ("model.train_ds.num_workers=1",) for task in ("speech", "scenes")}, ("oversubscribed",)),
+}
 
 TASKS = {"speech": SPEECH, "sequences": SEQUENCES, "pictures": PICTURES, "scenes": SCENES}
 

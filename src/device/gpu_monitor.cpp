@@ -3,6 +3,10 @@
 #include "device/gpu_monitor.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 
 #include "core/strings.h"
 
@@ -15,6 +19,12 @@ struct NvmlUtilization {
 };
 struct NvmlMemory {
   unsigned long long total, free, used;
+};
+// nvmlProcessInfo_v2_t, which the functions of version 2 and 3 fill.
+struct NvmlProcess {
+  unsigned int pid;
+  unsigned long long used_bytes;
+  unsigned int gpu_instance, compute_instance;
 };
 constexpr int kNvmlSuccess = 0;
 
@@ -36,6 +46,7 @@ struct GpuMonitor::Impl {
   int (*get_utilization)(NvmlDevice, NvmlUtilization*) = nullptr;
   int (*get_memory)(NvmlDevice, NvmlMemory*) = nullptr;
   int (*get_name)(NvmlDevice, char*, unsigned int) = nullptr;
+  int (*get_processes)(NvmlDevice, unsigned int*, NvmlProcess*) = nullptr;  // older drivers have none
 
   ~Impl() {
     if (initialised) shutdown();
@@ -43,6 +54,8 @@ struct GpuMonitor::Impl {
   }
   bool load(const std::string& path) {
     library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr && !find_symbol(library, "nvmlDeviceGetComputeRunningProcesses_v3", get_processes))
+      find_symbol(library, "nvmlDeviceGetComputeRunningProcesses_v2", get_processes);
     return library != nullptr && find_symbol(library, "nvmlInit_v2", init) &&
            find_symbol(library, "nvmlShutdown", shutdown) && find_symbol(library, "nvmlDeviceGetCount_v2", get_count) &&
            find_symbol(library, "nvmlDeviceGetHandleByIndex_v2", get_handle) &&
@@ -86,6 +99,23 @@ std::optional<GpuReading> GpuMonitor::read(int index) const {
   reading.memory_used_bytes = memory.used;
   reading.memory_total_bytes = memory.total;
   return reading;
+}
+
+std::optional<int> GpuMonitor::other_users() const {
+  constexpr unsigned int kMostProcesses = 64;
+  if (impl_->get_processes == nullptr) return std::nullopt;
+  std::optional<int> others;
+  for (int index = 0; index < count(); ++index) {
+    const auto device = impl_->handle(index);
+    std::array<NvmlProcess, kMostProcesses> found{};
+    unsigned int number = kMostProcesses;
+    if (!device || impl_->get_processes(*device, &number, found.data()) != kNvmlSuccess) continue;
+    const auto end = found.begin() + std::min(number, kMostProcesses);
+    const bool used = std::any_of(
+        found.begin(), end, [](const NvmlProcess& one) { return one.pid == static_cast<unsigned int>(getpid()); });
+    if (used) others = others.value_or(0) + static_cast<int>(end - found.begin()) - 1;
+  }
+  return others;
 }
 
 std::optional<GpuDescription> GpuMonitor::describe(int index) const {

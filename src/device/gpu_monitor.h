@@ -29,6 +29,9 @@ class GpuMonitor {
   int count() const;
   std::optional<GpuReading> read(int index) const;
   std::optional<GpuDescription> describe(int index) const;
+  // Other processes that compute on the GPUs that this one computes on. None where this process is on no list: it uses
+  // no GPU yet, or its number here is not the driver's (a container).
+  std::optional<int> other_users() const;
 
  private:
   struct Impl;

@@ -25,6 +25,10 @@ TEST(GpuMonitor, ReadsUtilisationAndMemory) {
   EXPECT_EQ(described->name, "Imitated\\x1bGPU") << "names from a driver must not steer a terminal";
 }
 
+TEST(GpuMonitor, OthersCountOnTheGpusOfThisProcess) {
+  EXPECT_EQ(GpuMonitor::open(REDLINE_FAKE_NVML)->other_users(), 2);
+}
+
 TEST(GpuMonitor, AnUnreadableGpuIsAnOutcome) {
   const auto monitor = GpuMonitor::open(REDLINE_FAKE_NVML);
   ASSERT_NE(monitor, nullptr);

@@ -10,6 +10,7 @@
 
 #include "core/strings.h"
 #include "core/time.h"
+#include "device/gpu_monitor.h"
 #include "device/host/busy_cores.h"
 #include "device/host/cgroup.h"
 #include "device/host/heartbeat.h"
@@ -74,6 +75,10 @@ void SurroundingsReader::watch_stops() {
   if (!heartbeat_) heartbeat_ = std::make_unique<Heartbeat>();
 }
 
+void SurroundingsReader::watch_gpus() {
+  if (!gpus_) gpus_ = GpuMonitor::open();
+}
+
 SurroundingsReader::SurroundingsReader(std::filesystem::path root)
     : root_(std::move(root)),
       cores_(allowed_core_numbers()),
@@ -110,6 +115,10 @@ SurroundingsCounts SurroundingsReader::read() const {
   const std::string memory = proc_text(root_ / "proc/vmstat");
   if (const auto in = proc_field(memory, "pswpin"), out = proc_field(memory, "pswpout"); in && out)
     counts.swapped_pages = static_cast<int64_t>(*in + *out);
+  if (const auto in = proc_field(memory, "pgpgin"), out = proc_field(memory, "pgpgout"),
+      read = proc_field(io, "read_bytes"), written = proc_field(io, "write_bytes");
+      in && out && read && written)
+    counts.others_disk_bytes = static_cast<int64_t>(1024 * (*in + *out)) - static_cast<int64_t>(*read + *written);
   counts.read_calls = as_signed(proc_field(io, "syscr"));
   counts.read_bytes = as_signed(proc_field(io, "rchar"));
   if (counts.read_calls && counts.read_bytes) {
@@ -128,6 +137,12 @@ SurroundingsCounts SurroundingsReader::read() const {
     counts.neighbour = found->largest;
     counts.neighbour_cores = found->largest_cores;
   }
+  constexpr int64_t kGpusEveryNs = 5'000'000'000;  // what a driver takes to answer is not known here
+  if (gpus_ && now_ns() - gpus_read_ns_ >= kGpusEveryNs) {
+    gpu_others_ = gpus_->other_users();
+    gpus_read_ns_ = now_ns();
+  }
+  counts.gpu_others = gpu_others_;
   rusage usage{};
   if (getrusage(RUSAGE_SELF, &usage) == 0) {
     counts.involuntary_switches = usage.ru_nivcsw;
@@ -147,6 +162,7 @@ std::vector<std::string> SurroundingsReader::unseen() const {
   if (!now.memory_pressure_ns) names.push_back("pressure on memory and disk (PSI)");
   if (!now.swapped_pages) names.push_back("swapping (/proc/vmstat)");
   if (!now.read_bytes) names.push_back("what it reads (/proc/self/io)");
+  if (!now.others_disk_bytes) names.push_back("what others move to and from the disks (/proc/vmstat)");
   return names;
 }
 

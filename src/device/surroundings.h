@@ -12,6 +12,7 @@
 
 namespace redline::device {
 
+class GpuMonitor;
 class Heartbeat;
 class NeighbourWatch;
 
@@ -27,11 +28,13 @@ struct SurroundingsCounts {
   std::optional<int64_t> stopped_ns;              // nothing of the process could run; with a heartbeat only
   std::optional<int64_t> read_calls, read_bytes;  // its own, from files or from the page cache
   std::optional<int64_t> disk_read_bytes;         // those that the disk had to bring
+  std::optional<int64_t> others_disk_bytes;       // to and from the machine's disks, less its own; written late
   // Not counts: of the core that reads this, now; of other processes since it was looked at them last.
   double gigahertz = 0;
   std::optional<double> yielding_cores;  // used by those that run only where nobody else wants to
   std::string neighbour;                 // the largest of the rest, "python3 (4711)"
   double neighbour_cores = 0;
+  std::optional<int> gpu_others;  // processes that compute on this one's GPUs, by NVML; never seen on a real one
 };
 
 class SurroundingsReader {
@@ -39,6 +42,8 @@ class SurroundingsReader {
   // Everything is read below `root`, so tests bring a file tree of their own.
   explicit SurroundingsReader(std::filesystem::path root = "/");
   ~SurroundingsReader();
+  // From here on other users of its GPUs are seen, where NVML is there; asked every few seconds.
+  void watch_gpus();
   // From here on stops are seen; one thread more (device/host/heartbeat.h).
   void watch_stops();
   // About 0.2 ms: not for every step.
@@ -54,6 +59,9 @@ class SurroundingsReader {
   std::optional<std::filesystem::path> group_, cpu_group_;  // version 2; the cpu controller of version 1
   std::unique_ptr<Heartbeat> heartbeat_;
   std::unique_ptr<NeighbourWatch> neighbours_;
+  std::unique_ptr<GpuMonitor> gpus_;
+  mutable std::optional<int> gpu_others_;
+  mutable int64_t gpus_read_ns_ = 0;
   mutable int64_t own_calls_ = 0, own_bytes_ = 0;  // spent in read(), one thread at a time
 };
 

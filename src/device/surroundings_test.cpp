@@ -46,8 +46,8 @@ TEST_F(SurroundingsTest, VersionTwoIsReadFromTheOwnGroup) {
   put("proc/pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
   put("proc/self/task/11/schedstat", "1000 300 4\n");
   put("proc/self/task/12/schedstat", "1000 45 4\n");
-  put("proc/vmstat", "pgpgin 5\npswpin 3\npswpout 4\n");
-  put("proc/self/io", "rchar: 4100\nwchar: 1\nsyscr: 41\nsyscw: 2\nread_bytes: 512\n");
+  put("proc/vmstat", "pgpgin 50\npgpgout 30\npswpin 3\npswpout 4\n");
+  put("proc/self/io", "rchar: 4100\nwchar: 1\nsyscr: 41\nsyscw: 2\nread_bytes: 512\nwrite_bytes: 1024\n");
   put_stat(100, 50, 20);
   const SurroundingsCounts counts = SurroundingsReader(root_).read();
   EXPECT_EQ(counts.throttled_ns, 2'500'000);
@@ -56,6 +56,7 @@ TEST_F(SurroundingsTest, VersionTwoIsReadFromTheOwnGroup) {
   EXPECT_EQ(counts.cpu_pressure_ns, std::nullopt);
   EXPECT_EQ(counts.run_wait_ns, 345);
   EXPECT_EQ(counts.swapped_pages, 7);
+  EXPECT_EQ(counts.others_disk_bytes, 80 * 1024 - 512 - 1024);  // vmstat counts in KiB
   EXPECT_EQ(counts.read_calls, 41);
   EXPECT_EQ(counts.read_bytes, 4100);
   EXPECT_EQ(counts.disk_read_bytes, 512);
@@ -80,7 +81,7 @@ TEST_F(SurroundingsTest, WhatIsNotThereIsAbsentAndSaid) {
   EXPECT_EQ(counts.run_wait_ns, std::nullopt);
   EXPECT_EQ(counts.throttled_ns, std::nullopt);
   EXPECT_EQ(counts.swapped_pages, std::nullopt);
-  EXPECT_EQ(reader.unseen().size(), 6u);
+  EXPECT_EQ(reader.unseen().size(), 7u);
   put("proc/pressure/cpu", "nonsense\n");
   EXPECT_EQ(SurroundingsReader(root_).read().cpu_pressure_ns, std::nullopt);
 }

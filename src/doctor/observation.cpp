@@ -1,6 +1,8 @@
 #include "doctor/observation.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "measure/statistics.h"
@@ -13,6 +15,7 @@ double Observation::loader_worker_seconds() const {
 
 namespace {
 
+constexpr double kTimedOften = 0.15;  // of one occurrence of a cadence, where a few were timed
 constexpr measure::Phase kCadences[] = {measure::Phase::Log, measure::Phase::Monitor, measure::Phase::Validate,
                                         measure::Phase::Checkpoint};
 
@@ -25,6 +28,43 @@ double Observation::bare_step_seconds() const {
 }
 
 namespace {
+
+bool is_cadence(measure::Phase phase) {
+  return std::find(std::begin(kCadences), std::end(kCadences), phase) != std::end(kCadences);
+}
+
+// Of a ratio of sums over contiguous blocks, so that one hiccup or a slow minute counts as one piece of evidence and
+// not as many.
+double share_error_over_blocks(std::span<const measure::StepRow> rows, size_t index, double share) {
+  constexpr size_t kBlocks = 10;
+  const size_t blocks = std::min(kBlocks, rows.size());
+  if (blocks < 2) return share;
+  double squares = 0, wall = 0;
+  for (size_t b = 0; b < blocks; ++b) {
+    double miss = 0;
+    for (size_t i = b * rows.size() / blocks; i < (b + 1) * rows.size() / blocks; ++i) {
+      const double seconds = static_cast<double>(rows[i].wall_ns) * 1e-9;
+      miss += static_cast<double>(rows[i].phase_ns[index]) * 1e-9 - share * seconds;
+      wall += seconds;
+    }
+    squares += miss * miss;
+  }
+  const auto count = static_cast<double>(blocks);
+  return wall > 0 ? std::sqrt(count / (count - 1) * squares) / wall : share;
+}
+
+// A cadence comes by the clock or the count: what is not known is what one takes, and how many a stretch of this length
+// happened to hold (one more or less at its ends).
+double cadence_error(const std::vector<double>& times, double share) {
+  constexpr double kEnds = 0.41, kUsualVariation = 0.5;  // of a count that is rounded up or down by chance: 1 / sqrt(6)
+  if (times.empty()) return 0;
+  const auto count = static_cast<double>(times.size());
+  const double mean = std::accumulate(times.begin(), times.end(), 0.0) / count;
+  double squares = 0;
+  for (const double one : times) squares += (one - mean) * (one - mean);
+  const double variation = count >= 3 && mean > 0 ? std::sqrt(squares / (count - 1)) / mean : kUsualVariation;
+  return share * std::hypot(variation / std::sqrt(count), kEnds / count);
+}
 
 PhaseSummary summarise_phase(std::span<const measure::StepRow> rows, size_t index, double wall_seconds) {
   PhaseSummary summary;
@@ -39,6 +79,9 @@ PhaseSummary summarise_phase(std::span<const measure::StepRow> rows, size_t inde
   summary.share = wall_seconds > 0 ? total / wall_seconds : 0;
   summary.occurrences = static_cast<int64_t>(times.size());
   if (!times.empty()) summary.seconds_per_occurrence = measure::median(times);
+  summary.share_error = is_cadence(static_cast<measure::Phase>(index))
+                            ? cadence_error(times, summary.share)
+                            : share_error_over_blocks(rows, index, summary.share);
   return summary;
 }
 
@@ -128,7 +171,11 @@ void refresh(Observation& seen) {
   for (const PhaseSummary& phase : seen.phases) seconds += phase.seconds_per_step;
   if (seconds <= 0) return;
   seen.step_seconds = seconds;
-  for (PhaseSummary& phase : seen.phases) phase.share = phase.seconds_per_step / seconds;
+  for (PhaseSummary& phase : seen.phases) {
+    const double share = phase.seconds_per_step / seconds;
+    if (phase.share > 0) phase.share_error *= share / phase.share;
+    phase.share = share;
+  }
   seen.samples_per_second = seen.samples_per_step / seconds;
   seen.iterations_per_second = seen.micro_batches_per_step / seconds;
 }
@@ -144,6 +191,11 @@ void price_cadences(Observation& seen, const measure::PerCadence& seconds, const
     PhaseSummary& summary = seen.phases[static_cast<size_t>(kCadences[i])];
     summary.seconds_per_occurrence = once[i];
     summary.seconds_per_step = once[i] * often[i];
+    // How often is known now; what one takes was timed a few times.
+    const double relative =
+        summary.share > 0 ? std::min(summary.share_error / summary.share, kTimedOften) : kTimedOften;
+    summary.share = summary.seconds_per_step / std::max(1e-12, seen.step_seconds);
+    summary.share_error = relative * summary.share;
   }
   refresh(seen);
 }

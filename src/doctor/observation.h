@@ -25,6 +25,7 @@ struct PhaseSummary {
   double share = 0;                   // of the wall time
   double seconds_per_occurrence = 0;  // median over the steps in which it took time
   int64_t occurrences = 0;
+  double share_error = 0;  // standard error of the share, as another such stretch of the run would show it
 };
 
 // The job raced against itself in other pieces, which steps of one size cannot tell. The tuner makes these races;

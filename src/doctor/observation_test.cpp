@@ -34,6 +34,33 @@ TEST(Observation, SharesAddUpAndRatesCountBothWays) {
   EXPECT_NEAR(seen.phase(measure::Phase::Validate).seconds_per_occurrence, 0.010, 1e-12);
 }
 
+// The same tenth of the time: spread over the run it is known well, in one place hardly at all.
+TEST(Observation, AShareIsKnownAsWellAsItComesBack) {
+  std::vector<measure::StepRow> steady, hiccup;
+  for (int i = 0; i < 100; ++i) {
+    steady.push_back(make_row(9, i % 2 == 0 ? 1.2 : 0.8));
+    hiccup.push_back(make_row(9, i == 37 ? 100 : 0));
+  }
+  const PhaseSummary every_step = observe(steady, 0).phase(measure::Phase::Wait);
+  const PhaseSummary once = observe(hiccup, 0).phase(measure::Phase::Wait);
+  EXPECT_NEAR(every_step.share, 0.1, 1e-3);
+  EXPECT_NEAR(once.share, 0.1, 1e-3);
+  EXPECT_LT(every_step.share_error, 0.002);
+  EXPECT_GT(once.share_error, 0.06);
+}
+
+TEST(Observation, ACadenceIsKnownByItsOccurrences) {
+  const auto error = [](int every) {
+    std::vector<measure::StepRow> rows;
+    for (int i = 0; i < 100; ++i) rows.push_back(make_row(9, 0, i % every == every / 2));
+    const PhaseSummary validations = observe(rows, 0).phase(measure::Phase::Validate);
+    return validations.share_error / validations.share;
+  };
+  EXPECT_GT(error(100), 0.6);  // one: there might as well have been none, or two
+  EXPECT_NEAR(error(10), 0.041, 1e-3);
+  EXPECT_LT(error(2), 0.01);
+}
+
 TEST(Observation, StepsThatWereNotDividedCountOnlyByTheirLength) {
   std::vector<measure::StepRow> rows = {make_row(8, 2), make_row(0, 0), make_row(6, 2)};
   rows[1].phase_ns[static_cast<size_t>(measure::Phase::Other)] = rows[1].wall_ns = 9'000'000;

@@ -70,10 +70,14 @@ std::optional<Surroundings> summarise(std::span<const measure::SurroundingsWindo
     add(sum.reads, w.reads, share);
     add(sum.read_bytes, w.read_bytes, share);
     add(sum.disk_read_bytes, w.disk_read_bytes, share);
+    add(sum.others_disk_bytes, w.others_disk_bytes, share);
+    add(sum.gpu_others, w.gpu_others, share);
+    for (size_t p = 0; p < measure::kNumPhases; ++p) add(sum.off_core[p], w.off_core[p], share);
     if (w.gigahertz) clocks.push_back(*w.gigahertz);
     if (!w.neighbour.empty()) named[w.neighbour] += w.seconds;
   }
   if (sum.others) sum.others = std::max(0.0, *sum.others);
+  if (sum.others_disk_bytes) sum.others_disk_bytes = std::max(0.0, *sum.others_disk_bytes);
   if (!named.empty())
     sum.neighbour = std::ranges::max_element(named, {}, [](const auto& one) { return one.second; })->first;
   if (clocks.size() >= kFewestClocks) {
@@ -84,16 +88,18 @@ std::optional<Surroundings> summarise(std::span<const measure::SurroundingsWindo
 }
 
 // Its work is the same with and without neighbours, so its speed goes with the cores it gets. Alone it would have what
-// it had, and what its ready threads waited for as far as others were the ones who had it. A core that the hypervisor
-// took is not waited for in this kernel's eyes.
+// it had, and what its ready threads waited for as far as others were the ones who had it. A thread that a quota holds
+// back is ready, too; the quota's verdict counts it. A core that the hypervisor took is not waited for in this kernel's
+// eyes, and `others` are without it.
 double Surroundings::lost_to_others() const {
   if (or_zero(others) < kOthers && or_zero(stolen) < kStolen) return 0;
-  return lost_without(std::min(waited.value_or(or_zero(others)), or_zero(others)) + or_zero(stolen));
+  const double used = std::max(0.0, or_zero(others));
+  const double wanted = waited ? std::max(0.0, *waited - or_zero(throttled)) : used;
+  return lost_without(std::min(wanted, used) + or_zero(stolen));
 }
 
 double Surroundings::lost_to_itself() const {
-  const double taken = or_zero(others) + or_zero(stolen);
-  return std::clamp(or_zero(waited) - taken - or_zero(throttled), 0.0, kMostLost);
+  return std::clamp(or_zero(waited) - or_zero(others) - or_zero(throttled), 0.0, kMostLost);
 }
 
 // Threads of a group are held back together, each counted for itself.
@@ -108,8 +114,9 @@ double Surroundings::lost_to_swapping() const {
   return swapping(memory_pressure, major_faults) ? std::min(kMostLost, *memory_pressure) : 0;
 }
 
+// The heartbeat's core is taken by the hypervisor as often as any; that time is counted as stolen.
 double Surroundings::lost_to_stops() const {
-  const double share = or_zero(stopped) - lost_to_quota();
+  const double share = or_zero(stopped) - lost_to_quota() - or_zero(stolen) / std::max(1.0, cores);
   return share >= kStopped ? std::min(kMostLost, share) : 0;
 }
 

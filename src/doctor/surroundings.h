@@ -1,6 +1,7 @@
 // What a run's surroundings did to it: which of its steps were disturbed, by whom, and what it would gain alone. Pure.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,11 +18,13 @@ struct Surroundings {
   // Means over the time, where seen; as in a window.
   double cores = 0, own = 0;
   std::optional<double> others, stolen, waited, throttled, memory_pressure, disk_pressure, swapped;
-  std::optional<double> stopped, reads, read_bytes, disk_read_bytes;
+  std::optional<double> stopped, reads, read_bytes, disk_read_bytes, others_disk_bytes, gpu_others;
   double major_faults = 0, switches = 0;            // a second
   std::optional<double> gigahertz, best_gigahertz;  // the median; what a tenth of the windows reached
-  std::string neighbour;                            // who was the largest other process in most of the windows
-  std::string unseen;                               // what the kernel did not show, in words
+  // Of the steps' time: the training thread was in this phase and on no core; none where that was not recorded.
+  std::array<std::optional<double>, measure::kNumPhases> off_core;
+  std::string neighbour;  // who was the largest other process in most of the windows
+  std::string unseen;     // what the kernel did not show, in words
 
   // Shares of the wall time that were lost, at most 0.95.
   double lost_to_others() const;    // its threads waited while others used its cores

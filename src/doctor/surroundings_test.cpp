@@ -73,6 +73,30 @@ TEST(Surroundings, WhatIsLostIsSharedOut) {
   EXPECT_EQ(summarise({}), std::nullopt);
 }
 
+// What is lost to one cause is not lost to another as well.
+TEST(Surroundings, NothingIsCountedTwice) {
+  SurroundingsWindow stolen = quiet_window(1, 9);  // the heartbeat's core was taken, too
+  stolen.own = 1.0, stolen.others = 0.0, stolen.stolen = 1.0, stolen.waited = 0.0, stolen.stopped = 0.5;
+  EXPECT_DOUBLE_EQ(summarise(std::vector{stolen})->lost_to_others(), 0.5);
+  EXPECT_DOUBLE_EQ(summarise(std::vector{stolen})->lost_to_stops(), 0);
+  stolen.stopped = 0.8;  // more than that
+  EXPECT_NEAR(summarise(std::vector{stolen})->lost_to_stops(), 0.3, 1e-9);
+
+  SurroundingsWindow both = quiet_window(1, 9);  // a neighbour on the core that the quota leaves free
+  both.own = 1.0, both.others = 0.4, both.waited = 0.7, both.throttled = 0.7;
+  EXPECT_DOUBLE_EQ(summarise(std::vector{both})->lost_to_others(), 0);
+  EXPECT_GT(summarise(std::vector{both})->lost_to_quota(), 0.4);
+  both.waited = 0.9;
+  EXPECT_NEAR(summarise(std::vector{both})->lost_to_others(), 1 - 1.0 / 1.2, 1e-9);
+
+  SurroundingsWindow crowd = quiet_window(1, 9);  // what was stolen is not what own threads waited for
+  crowd.waited = 1.5, crowd.stolen = 0.5, crowd.others = 0.0, crowd.own = 1.4;
+  EXPECT_NEAR(*summarise(std::vector{crowd})->waited, 1.5, 1e-9);
+  EXPECT_NEAR(summarise(std::vector{crowd})->lost_to_itself(), 0.95, 1e-9);  // at most
+  crowd.waited = 0.6;
+  EXPECT_NEAR(summarise(std::vector{crowd})->lost_to_itself(), 0.6, 1e-9);
+}
+
 TEST(Surroundings, WindowsCountByTheirTime) {
   const auto sum = summarise(std::vector{quiet_window(1, 10, 3), with_neighbour(11, 12, 1)});
   EXPECT_DOUBLE_EQ(sum->disturbed, 0.25);

@@ -55,8 +55,8 @@ const char* limit_name(Limit limit) {
 namespace {
 
 constexpr double kSwitchSeconds = 10e-6;  // of a thread that is put aside in the middle of its work, caches included
-constexpr double kNarrowerBuckets = 0.5;  // of the padding, that more of them would take away
 constexpr double kWorthNaming = 0.05;     // a limit whose lifting gains less than this does not limit the run
+constexpr double kSurelyGained = 0.02;    // and of which not even this is sure is not known to
 
 // A sentence as the second half of another.
 std::string lower_first(std::string text) {
@@ -84,28 +84,44 @@ LimitScore score_data(const JobView& job, const Observation& seen, std::span<con
   const double paid =
       seen.step_seconds > 0 ? seen.loader_worker_seconds() / std::max(1, job.threads) / seen.step_seconds : 0.0;
   const double bound = removal_gain(std::min(0.95, share + paid));
-  const double gain =
-      free_loader != nullptr ? std::clamp(free_loader->gain(), 0.0, std::max(bound, 0.0)) : removal_gain(share);
-  return {Limit::Data, gain, slowest_stage(job, seen),
+  const auto raced = [&](double found) { return std::clamp(found, 0.0, std::max(bound, 0.0)); };
+  const double error = std::hypot(seen.phase(Phase::Wait).share_error, seen.phase(Phase::Copy).share_error);
+  const double gain = free_loader != nullptr ? raced(free_loader->gain()) : removal_gain(share);
+  const double sure = free_loader != nullptr ? raced(free_loader->speed.interval.low - 1) : least_gain(share, error);
+  return {Limit::Data,
+          gain,
+          slowest_stage(job, seen),
           fmt::format("{:.0f} % of the step is waiting for data; {}", 100 * share,
                       free_loader != nullptr ? lower_first(free_loader->sentence)
-                                             : fmt::format("a free loader would gain {:+.0f} %", 100 * gain))};
+                                             : fmt::format("a free loader would gain {:+.0f} %", 100 * gain)),
+          "",
+          sure};
 }
 
 LimitScore score_cadence(const Observation& seen) {
   const Phase cadences[] = {Phase::Log, Phase::Monitor, Phase::Validate, Phase::Checkpoint};
-  double share = 0, largest = -1;
-  std::string name;
+  double share = 0, largest = -1, error = 0;
+  std::string name, off_core;
   for (Phase phase : cadences) {
     share += seen.phase(phase).share;
+    error = std::hypot(error, seen.phase(phase).share_error);
     if (seen.phase(phase).share > largest) {
       largest = seen.phase(phase).share;
       name = measure::phase_name(phase);
+      const auto waits = seen.surroundings ? seen.surroundings->off_core[static_cast<size_t>(phase)] : std::nullopt;
+      off_core = waits && largest > 0
+                     ? fmt::format(" (in {:.0f} % of which its thread is on no core: it waits for a disk or a thread)",
+                                   100 * std::min(1.0, *waits / largest))
+                     : "";
     }
   }
-  return {Limit::Cadence, removal_gain(share), name,
-          fmt::format("log, monitor, validation and checkpoints take {:.1f} % of the time, most of it {}", 100 * share,
-                      name)};
+  return {Limit::Cadence,
+          removal_gain(share),
+          name,
+          fmt::format("log, monitor, validation and checkpoints take {:.1f} % of the time, most of it {}{}",
+                      100 * share, name, off_core),
+          "",
+          least_gain(share, error)};
 }
 
 LimitScore score_padding(const JobView& job, const Observation& seen) {
@@ -115,11 +131,21 @@ LimitScore score_padding(const JobView& job, const Observation& seen) {
           ? fmt::format("{:.0f} % of a batch is padding, which costs {:.0f} (±{:.0f}) % of forward and backward",
                         100 * seen.padding_share, 100 * seen.costs.padding_share, 100 * 1.96 * seen.costs.padding_error)
           : fmt::format("{:.0f} % of a batch is padding", 100 * seen.padding_share);
-  // Samples are never all of one length: what buckets, or narrower ones, could take away, and as much as is sure.
-  const double removable = job.buckets ? kNarrowerBuckets : 1 - kLeftByBuckets.mean;
-  Observation sure = seen;
-  sure.costs.padding_share = std::max(0.0, seen.costs.padding_share - seen.costs.padding_error);
-  return {Limit::Padding, predicted_padding_gain(sure, removable), "padding", evidence};
+  // Samples are never all of one length: what buckets, or narrower ones, could take away.
+  const Prior removable = job.buckets ? kNarrowerBuckets : Prior{1 - kLeftByBuckets.mean, kLeftByBuckets.deviation};
+  // An item of padding costs no more than a real one. Where the fit says so, it takes something else for padding: long
+  // samples stand beside each other, and cost more than in proportion.
+  Observation mean = seen, least = seen;
+  mean.costs.padding_share = std::min(seen.costs.padding_share, seen.padding_share);
+  least.costs.padding_share =
+      std::clamp(seen.costs.padding_share - kInterval * seen.costs.padding_error, 0.0, mean.costs.padding_share);
+  return {Limit::Padding,
+          predicted_padding_gain(mean, removable.mean, kPaddedItem.mean),
+          "padding",
+          evidence,
+          "",
+          predicted_padding_gain(least, std::max(0.0, removable.mean - kInterval * removable.deviation),
+                                 kPaddedItem.mean - kInterval * kPaddedItem.deviation)};
 }
 
 // Steps that are all alike tell no fixed cost. With a sample or two in a piece, threads that are neither busy nor
@@ -133,74 +159,122 @@ double idle_threads(const JobView& job, const Observation& seen) {
   return std::clamp(compute_share(seen) - busy / job.threads, 0.0, 0.9);
 }
 
-// What a step costs however many samples it holds. A batch twice as large halves it per sample.
-// Steps of as many samples each cannot tell what a step costs from what a sample does, and workers that share the
-// training threads' cores cost the same whatever the length of the samples: theirs is taken off.
+// What a step costs however many samples it holds: a batch twice as large halves it per sample.
+struct FixedShare {
+  double mean = 0, error = 0, idle = 0;
+};
+
+// What steps of different lengths cost beside their items is not all of it. Workers that share the training threads'
+// cores cost the same whatever the length, and so does a little of each sample: both come again with every sample of a
+// larger batch.
+FixedShare fixed_with_error(const JobView& job, const Observation& seen, const MachineFacts& machine) {
+  constexpr double kOtherMiss = 0.25, kIdleMiss = 0.4;  // of what no scope claims; of threads without work
+  const PhaseSummary &optimiser = seen.phase(Phase::Optimiser), &other = seen.phase(Phase::Other);
+  const double compute = compute_share(seen);
+  FixedShare fixed{optimiser.share + other.share, 0, idle_threads(job, seen)};
+  fixed.error = std::hypot(optimiser.share_error, other.share_error, kOtherMiss * other.share);
+  if (seen.costs.known) {
+    const bool spare = machine.allowed_cpus > job.threads || machine.has_cuda;
+    const double loader =
+        job.workers > 0 && !spare && seen.step_seconds > 0 ? seen.loader_worker_seconds() / seen.step_seconds : 0;
+    const Prior paid = paid_by_step(machine.allowed_cpus);
+    const double items = 1 - seen.costs.fixed_share;
+    const double with_samples = kPerSample.mean * items + paid.mean * loader;
+    fixed.mean += compute * std::max(0.0, seen.costs.fixed_share - with_samples);
+    fixed.error = std::hypot(fixed.error, compute * std::hypot(seen.costs.fixed_error, kPerSample.deviation * items,
+                                                               paid.deviation * loader));
+  }
+  fixed.mean = std::min(0.99, fixed.mean + fixed.idle);
+  fixed.error = std::hypot(fixed.error, kIdleMiss * fixed.idle);
+  return fixed;
+}
+
 LimitScore score_batch(const JobView& job, const Observation& seen, const MachineFacts& machine) {
-  Observation sure = seen;
-  const bool spare = machine.allowed_cpus > job.threads || machine.has_cuda;
-  const double workers =
-      job.workers > 0 && !spare && seen.step_seconds > 0
-          ? paid_by_step(machine.allowed_cpus).mean * seen.loader_worker_seconds() / seen.step_seconds
-          : 0;
-  sure.costs.fixed_share = std::max(0.0, seen.costs.fixed_share - seen.costs.fixed_error - workers);
-  const double idle = idle_threads(job, seen);
-  const double fixed = std::min(0.99, fixed_share(sure) + idle);
-  return {Limit::SmallBatch, removal_gain(fixed / 2), "batch_size",
-          fmt::format(
-              "{:.0f} % of the step does not grow with the batch{}; twice the batch would gain {:.0f} %", 100 * fixed,
-              idle > 0 ? fmt::format(" (its threads have nothing to do in {:.0f} % of the time)", 100 * idle) : "",
-              100 * removal_gain(fixed / 2))};
+  const FixedShare fixed = fixed_with_error(job, seen, machine);
+  const double gain = removal_gain(fixed.mean / 2);
+  return {Limit::SmallBatch,
+          gain,
+          "batch_size",
+          fmt::format("{:.0f} % of the step does not grow with the batch{}; twice the batch would gain {}{:.0f} %",
+                      100 * fixed.mean,
+                      fixed.idle > 0
+                          ? fmt::format(" (its threads have nothing to do in {:.0f} % of the time)", 100 * fixed.idle)
+                          : "",
+                      // What comes with each operator is not told by steps that are all alike.
+                      seen.costs.known ? "" : "at least ", 100 * gain),
+          "",
+          least_gain(fixed.mean / 2, fixed.error / 2)};
 }
 
 LimitScore score_oversubscription(const JobView& job, const Observation& seen, const MachineFacts& machine) {
   const int wanted = job.workers + std::max(1, job.threads);
   const double waited = seen.surroundings ? seen.surroundings->lost_to_itself() : 0;
-  const double loader = seen.loader_worker_seconds();
-  // More workers than cores wait for each other; of what they take, a step may win back what it pays for none of them.
-  double gain = 0;
-  if (job.workers > machine.allowed_cpus && seen.step_seconds > 0)
-    gain = removal_gain(
-        std::min(0.5, paid_by_step(machine.allowed_cpus).mean * loader / machine.allowed_cpus / seen.step_seconds));
-  // Threads beyond the cores wait in turn, which costs nothing by itself. What it costs is cores that are idle while a
-  // region waits for its last thread, and the switches.
-  const bool threads = job.threads > machine.allowed_cpus;
-  if (threads && seen.surroundings && waited > 0) {
+  const double cores = std::max(1, machine.allowed_cpus);
+  const bool threads = job.threads > machine.allowed_cpus, workers = job.workers > machine.allowed_cpus;
+  double share = 0, error = 0;
+  if ((threads || workers) && seen.surroundings) {
+    // Threads beyond the cores wait in turn, which costs nothing by itself, and a worker's work is the same however
+    // many share it. What it costs is the switches, and cores that are idle while a region waits for its last thread.
     const Surroundings& around = *seen.surroundings;
-    const double cores = std::max(1, machine.allowed_cpus);
-    const double idle = compute_share(seen) * std::max(0.0, 1 - (around.own + around.others.value_or(0)) / cores);
-    gain = std::max(gain, removal_gain(std::min(0.9, idle + around.switches * kSwitchSeconds / cores)));
+    const double idle = threads && waited > 0
+                            ? compute_share(seen) * std::max(0.0, 1 - (around.own + around.others.value_or(0)) / cores)
+                            : 0.0;
+    share = std::min(0.9, idle + around.switches * kSwitchSeconds / cores);
+    error = 0.3 * share;
+  } else if (workers && seen.step_seconds > 0) {
+    // How they shared the cores was not recorded: a step may win back what it pays for none of them.
+    const Prior paid = paid_by_step(machine.allowed_cpus);
+    const double loader = seen.loader_worker_seconds() / cores / seen.step_seconds;
+    share = std::min(0.5, paid.mean * loader);
+    error = paid.deviation * loader;
   }
-  return {Limit::Oversubscribed, gain, threads ? "threads" : "workers",
+  return {Limit::Oversubscribed,
+          removal_gain(share),
+          threads ? "threads" : "workers",
           fmt::format("{} threads want {} cores{}; step times spread by {:.0f} %", wanted, machine.allowed_cpus,
                       waited > 0 ? fmt::format(", {:.1f} of them wait for one at any time",
                                                seen.surroundings->waited.value_or(0))
                                  : "",
-                      100 * seen.step_spread)};
+                      100 * seen.step_spread),
+          "",
+          least_gain(share, error)};
 }
 
-// What cannot be had for lack of memory is what a larger batch would gain; a run on the edge of its memory is limited
-// by it even where that is little.
-LimitScore score_memory(const Observation& seen, const MachineFacts& machine) {
+// What cannot be had for lack of memory is what a larger batch would gain.
+LimitScore score_memory(const LimitScore& batch, const Observation& seen, const MachineFacts& machine) {
   constexpr double kFull = 0.92;
   const auto limit = static_cast<double>(machine.memory_limit_bytes);
   const double used = limit > 0 ? static_cast<double>(std::max(seen.peak_bytes, seen.rss_bytes)) / limit : 0;
-  return {Limit::Memory, used > kFull ? std::max(kWorthNaming, removal_gain(fixed_share(seen) / 2)) : 0.0, "memory",
-          fmt::format("{:.0f} % of the memory limit is in use: a larger batch would not fit", 100 * used)};
+  const bool full = used > kFull;
+  return {
+      Limit::Memory,
+      full ? batch.gain : 0.0,
+      "memory",
+      fmt::format("{:.0f} % of the memory limit is in use: a batch twice as large, which would gain {:.0f} %, would "
+                  "not fit",
+                  100 * used, 100 * batch.gain),
+      "",
+      full ? batch.at_least() : 0.0};
 }
 
-// A cause takes from its symptoms what it explains: a loader that waits for a slow disk is not slow itself.
+// A cause takes from its symptoms what it explains: a loader that waits for a slow disk is not slow itself, and a disk
+// that others keep busy is not.
 void explain(std::vector<LimitScore>& scores) {
   const auto gain_of = [&](Limit limit, std::string_view detail) {
     const auto found = std::ranges::find_if(
         scores, [&](const LimitScore& s) { return s.limit == limit && (detail.empty() || s.detail == detail); });
     return found == scores.end() ? 0.0 : found->gain;
   };
-  const double reads = gain_of(Limit::SlowDisk, "reads"), saves = gain_of(Limit::SlowDisk, "checkpoints");
+  const double reads = gain_of(Limit::SlowDisk, "reads"), saves = gain_of(Limit::SlowDisk, "checkpoints"),
+               others = gain_of(Limit::Contended, "disk");
   for (LimitScore& score : scores) {
     const bool by_reads = score.limit == Limit::Data, by_saves = score.limit == Limit::Cadence;
-    const double cause = by_reads ? reads : by_saves ? saves : 0.0;
-    if (cause >= kWorthNaming) score.gain = std::max(0.0, (1 + score.gain) / (1 + cause) - 1);
+    const bool by_others = score.limit == Limit::SlowDisk && score.detail == "reads";
+    const double cause = by_reads ? reads : by_saves ? saves : by_others ? others : 0.0;
+    if (cause < kWorthNaming) continue;
+    const auto rest = [&](double gain) { return std::max(0.0, (1 + gain) / (1 + cause) - 1); };
+    score.sure = rest(score.at_least());
+    score.gain = rest(score.gain);
   }
 }
 
@@ -224,15 +298,25 @@ std::string sentence_of(const LimitScore& score) {
   return fmt::format("This run is {} ({}): {}.", limit_name(score.limit), score.detail, score.evidence);
 }
 
+// " Perhaps padding-bound: +7 %, of which +1 % is sure." The largest that is not sure enough to be named.
+std::string unsure_sentence(std::span<const LimitScore> scores) {
+  const auto found = std::ranges::find_if(
+      scores, [](const LimitScore& score) { return score.gain >= kWorthNaming && score.limit != Limit::Unknown; });
+  if (found == scores.end()) return {};
+  return fmt::format(" Perhaps it is {} ({}), too: that would gain {:+.0f} %, but no more than {:.0f} % is sure.",
+                     limit_name(found->limit), found->detail, 100 * found->gain, 100 * found->at_least());
+}
+
 std::string compute_sentence(const Observation& seen, double share) {
   return fmt::format(
-      "Compute-bound: {:.0f} % of the step is forward, backward and optimiser ({:.1f} ms of {:.1f} ms); the loader and "
-      "the cadences cannot "
-      "gain {:.0f} %.",
+      "Compute-bound: {:.0f} % of the step is forward, backward and optimiser ({:.1f} ms of {:.1f} ms); nothing else "
+      "is sure to gain {:.0f} %.",
       100 * share, 1e3 * share * seen.step_seconds, 1e3 * seen.step_seconds, 100 * kWorthNaming);
 }
 
 }  // namespace
+
+bool LimitScore::worth_naming() const { return gain >= kWorthNaming && at_least() >= kSurelyGained; }
 
 Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceiling> all, const MachineFacts& machine,
                    const PlanShapeOf& plan) {
@@ -241,17 +325,22 @@ Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceil
     diagnosis.sentence = "The run has no finished steps, so there is nothing to judge; run it for at least 20 steps.";
     return diagnosis;
   }
-  diagnosis.scores = {score_data(job, seen, all),      score_cadence(seen),
-                      score_padding(job, seen),        score_memory(seen, machine),
-                      score_batch(job, seen, machine), score_oversubscription(job, seen, machine)};
+  const LimitScore batch = score_batch(job, seen, machine);
+  diagnosis.scores = {score_data(job, seen, all),
+                      score_cadence(seen),
+                      score_padding(job, seen),
+                      score_memory(batch, seen, machine),
+                      batch,
+                      score_oversubscription(job, seen, machine)};
   for (LimitScore& score : outside_limits(job, seen, machine)) diagnosis.scores.push_back(std::move(score));
   explain(diagnosis.scores);
-  std::stable_sort(diagnosis.scores.begin(), diagnosis.scores.end(),
-                   [](const LimitScore& a, const LimitScore& b) { return a.gain > b.gain; });
+  std::ranges::stable_sort(diagnosis.scores, [](const LimitScore& a, const LimitScore& b) {
+    return std::pair(a.worth_naming(), a.gain) > std::pair(b.worth_naming(), b.gain);
+  });
   const LimitScore& first = diagnosis.scores[0];
   const double compute = seen.phase(Phase::Forward).share + seen.phase(Phase::Backward).share +
                          seen.phase(Phase::Optimiser).share + seen.phase(Phase::Reduce).share;
-  if (first.gain >= kWorthNaming) {
+  if (first.worth_naming()) {
     diagnosis.limit = first.limit;
     diagnosis.detail = first.detail;
     diagnosis.sentence = sentence_of(first);
@@ -259,12 +348,18 @@ Diagnosis diagnose(const JobView& job, const Observation& seen, std::vector<Ceil
   } else if (compute >= 0.8) {
     diagnosis.limit = Limit::Compute;
     diagnosis.detail = seen.phase(Phase::Forward).share > seen.phase(Phase::Backward).share ? "forward" : "backward";
-    diagnosis.sentence = compute_sentence(seen, compute);
+    diagnosis.sentence = compute_sentence(seen, compute) + unsure_sentence(diagnosis.scores);
   } else {
     diagnosis.limit = Limit::Balanced;
     diagnosis.sentence =
-        fmt::format("Balanced: no single part would gain {:.0f} % if it were free.", 100 * kWorthNaming);
+        fmt::format("Balanced: no single part is sure to gain {:.0f} % if it were free.", 100 * kWorthNaming) +
+        unsure_sentence(diagnosis.scores);
   }
+  // How much of its GPUs others take, NVML does not say for all drivers, so there is no gain to compare.
+  if (seen.surroundings && seen.surroundings->gpu_others.value_or(0) >= 0.5)
+    diagnosis.sentence +=
+        fmt::format(" Others compute on its GPUs, too ({:.0f} processes); what they take is not seen.",
+                    *seen.surroundings->gpu_others);
   if (seen.surroundings) diagnosis.unseen = seen.surroundings->unseen;
   diagnosis.confidence = confidence_of(diagnosis, seen);
   diagnosis.suggestions =

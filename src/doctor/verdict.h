@@ -1,8 +1,9 @@
-// What limits a run. Each rule turns one kind of limit into the speed that lifting it would gain; the largest gain
-// names the verdict, so thresholds are about what matters to the user (gain), not about shares. No clock, no thread:
-// tested by tables.
+// What limits a run. Each rule turns one kind of limit into the speed that lifting it would gain, and into how much of
+// that is sure; the largest gain that is sure enough names the verdict, so thresholds are about what matters to the
+// user (gain), not about shares. No clock, no thread: tested by tables.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,6 +42,11 @@ struct LimitScore {
   std::string detail;    // which: "decode", "read", "transform", "worker count", "validate", ...
   std::string evidence;  // one sentence in numbers
   std::string cure{};    // what to do about it, in sentences; empty: the suggestions are what to do
+  // Lower end of the gain's interval (95 %); none: the gain itself, a count of the kernel's.
+  std::optional<double> sure{};
+
+  double at_least() const { return std::min(gain, sure.value_or(gain)); }
+  bool worth_naming() const;
 };
 
 struct Diagnosis {
@@ -50,7 +56,7 @@ struct Diagnosis {
   std::string sentence;            // the answer in one sentence
   std::string cure;                // what to do, where no switch of the recipe is the answer
   std::string unseen;              // what was not to be seen on this machine; empty: all that is looked for
-  std::vector<LimitScore> scores;  // all rules, largest gain first
+  std::vector<LimitScore> scores;  // all rules: those worth naming, then the rest; largest gain first
   std::vector<Ceiling> ceilings;
   std::vector<Candidate> suggestions;  // largest gain first
   std::vector<Trap> traps;

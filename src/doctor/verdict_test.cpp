@@ -56,7 +56,7 @@ TEST(Verdict, TableOfRuns) {
   Observation crowd = make_seen({{Phase::Forward, 0.5}, {Phase::Backward, 0.48}});
   crowd.stage_seconds_per_step = {0.0, 0.08, 0.0, 0.0};
   crowd.step_spread = 0.8;
-  Observation full = make_seen({{Phase::Forward, 0.5}, {Phase::Backward, 0.48}});
+  Observation full = make_seen({{Phase::Forward, 0.4}, {Phase::Backward, 0.38}, {Phase::Optimiser, 0.2}});
   full.peak_bytes = int64_t{23} << 30;
   const Case cases[] = {
       {"decode", decoding, plain, Limit::Data, "decode"},
@@ -80,6 +80,85 @@ TEST(Verdict, TableOfRuns) {
     EXPECT_EQ(diagnosis.detail, c.detail) << c.name;
     EXPECT_GT(diagnosis.confidence, 0.4) << c.name;
   }
+}
+
+// A gain is named as far as it is sure: the same figures with wide errors are no verdict.
+TEST(Verdict, WhatIsNotSureIsNotNamed) {
+  struct Case {
+    const char* name;
+    Limit limit;
+    Observation clear, unsure;
+    JobView job;
+  };
+  const auto with_errors = [](Observation seen, double of_share) {
+    for (auto& phase : seen.phases) phase.share_error = of_share * phase.share;
+    return seen;
+  };
+  const auto with_costs = [](Observation seen, const CostFit& costs) {
+    seen.costs = costs;
+    return seen;
+  };
+  const Observation waits = make_seen({{Phase::Wait, 0.1}, {Phase::Forward, 0.5}, {Phase::Backward, 0.39}});
+  const Observation saves = make_seen({{Phase::Checkpoint, 0.1}, {Phase::Forward, 0.5}, {Phase::Backward, 0.39}});
+  const Observation updates = make_seen({{Phase::Optimiser, 0.2}, {Phase::Forward, 0.4}, {Phase::Backward, 0.39}});
+  const Observation computes = make_seen({{Phase::Forward, 0.45}, {Phase::Backward, 0.54}}, 0.25);
+  Observation few_padded = computes;
+  few_padded.padding_share = 0.1;
+  JobView bucketed;
+  bucketed.buckets = true;
+  JobView crowded;
+  crowded.threads = crowded.workers = 2;
+  Observation shared = computes;  // the loader's work comes with every sample, and no core is spare for it
+  shared.stage_seconds_per_step[static_cast<size_t>(Stage::Decode)] = 0.02;
+  const Case cases[] = {
+      {"one hiccup of the loader", Limit::Data, with_errors(waits, 0.1), with_errors(waits, 0.9), {}},
+      {"one checkpoint", Limit::Cadence, with_errors(saves, 0.1), with_errors(saves, 0.9), {}},
+      {"optimiser", Limit::SmallBatch, with_errors(updates, 0.1), with_errors(updates, 0.9), {}},
+      {"fixed cost",
+       Limit::SmallBatch,
+       with_costs(computes, {true, 0.0, 0.01, 0.3, 0.02}),
+       with_costs(computes, {true, 0.0, 0.01, 0.3, 0.14}),
+       {}},
+      {"fixed cost, or a sample's",
+       Limit::SmallBatch,
+       with_costs(computes, {true, 0.0, 0.01, 0.3, 0.01}),
+       with_costs(computes, {true, 0.0, 0.01, 0.12, 0.01}),
+       {}},
+      {"fixed cost, or the workers'", Limit::SmallBatch, with_costs(shared, {true, 0.0, 0.01, 0.6, 0.02}),
+       with_costs(shared, {true, 0.0, 0.01, 0.2, 0.02}), crowded},
+      {"padding", Limit::Padding, with_costs(computes, {true, 0.25, 0.02, 0.0, 0.01}),
+       with_costs(computes, {true, 0.25, 0.11, 0.0, 0.01}), bucketed},
+      {"padding dearer than items", Limit::Padding, with_costs(computes, {true, 0.23, 0.01, 0.0, 0.01}),
+       with_costs(few_padded, {true, 0.23, 0.01, 0.0, 0.01}), bucketed},
+  };
+  for (const Case& c : cases) {
+    const Diagnosis clear = diagnose(c.job, c.clear, {}, make_machine());
+    EXPECT_EQ(clear.limit, c.limit) << c.name << ": " << clear.sentence;
+    EXPECT_GE(clear.scores[0].at_least(), 0.02) << c.name;
+    EXPECT_LE(clear.scores[0].at_least(), clear.scores[0].gain) << c.name;
+    const Diagnosis unsure = diagnose(c.job, c.unsure, {}, make_machine());
+    EXPECT_TRUE(unsure.limit == Limit::Compute || unsure.limit == Limit::Balanced) << c.name << ": " << unsure.sentence;
+  }
+  const std::string sentence = diagnose({}, cases[0].unsure, {}, make_machine()).sentence;
+  EXPECT_THAT(sentence, testing::HasSubstr("Perhaps it is data-bound"));
+  EXPECT_THAT(sentence, testing::HasSubstr("no more than 0 % is sure"));
+}
+
+// A larger gain that is not sure does not stand in the way of a smaller one that is.
+TEST(Verdict, TheLargestSureGainIsNamed) {
+  Observation seen = make_seen({{Phase::Wait, 0.1}, {Phase::Log, 0.2}, {Phase::Forward, 0.3}, {Phase::Backward, 0.39}});
+  seen.phases[static_cast<size_t>(Phase::Log)].share_error = 0.15;
+  seen.phases[static_cast<size_t>(Phase::Wait)].share_error = 0.01;
+  const Diagnosis found = diagnose({}, seen, {}, make_machine());
+  EXPECT_EQ(found.limit, Limit::Data) << found.sentence;
+  EXPECT_EQ(found.scores[1].limit, Limit::Cadence);
+  EXPECT_GT(found.scores[1].gain, found.scores[0].gain);
+}
+
+TEST(Verdict, AFullMemoryIsNoLimitWhereMoreWouldGainNothing) {
+  Observation full = make_seen({{Phase::Forward, 0.5}, {Phase::Backward, 0.48}});
+  full.peak_bytes = int64_t{23} << 30;
+  EXPECT_EQ(diagnose({}, full, {}, make_machine()).limit, Limit::Compute);
 }
 
 TEST(Verdict, NoStepsNoJudgement) {
@@ -112,9 +191,13 @@ TEST(Verdict, ANoisyRaceNamesNoLoaderThatHasNothingToGive) {
   ASSERT_GT(noisy[0].gain(), 0.05);
   ASSERT_LE(noisy[0].speed.interval.low, 1.0);
   EXPECT_EQ(diagnose({}, seen, noisy, make_machine()).limit, Limit::Compute);
-  // With work for the loader to give back the same race may name it.
+  // With work for the loader to give back, the same race says what may be, and a clear one names it.
   seen.stage_seconds_per_step[static_cast<size_t>(measure::Stage::Transform)] = 0.5 * seen.step_seconds;
-  EXPECT_EQ(diagnose({}, seen, noisy, make_machine()).limit, Limit::Data);
+  const Diagnosis unsure = diagnose({}, seen, noisy, make_machine());
+  EXPECT_EQ(unsure.limit, Limit::Compute);
+  EXPECT_THAT(unsure.sentence, testing::HasSubstr("Perhaps it is data-bound"));
+  for (ExperimentBlock& block : blocks) block.seconds_per_sample = block.kind == ExperimentKind::AsIs ? 0.0140 : 0.0115;
+  EXPECT_EQ(diagnose({}, seen, ceilings(blocks), make_machine()).limit, Limit::Data);
 }
 
 TEST(Ceilings, SayWhatWillNotHelp) {

@@ -31,6 +31,7 @@ class StepClock {
     timed_ = every_ <= 1 || ++untimed_ >= every_;
     if (timed_) untimed_ = 0;
     switches_ = 0;
+    begin_cpu();
   }
   // Ends the step: returns its phases; wall_ns() is their sum. The reference holds until the next end_step().
   const PhaseTimes& end_step() {
@@ -40,12 +41,18 @@ class StepClock {
     end_ns_ = mark_ns_;
     finished_ = times_;
     finished_timed_ = timed_;
+    if (cpu_timed_) finished_cpu_ = cpu_times_;
     times_.fill(0);
     return finished_;
   }
   // From the next step on only each n-th step is divided into phases; the others' time is all Other, but for what comes
   // now and then (log, monitor, validation, checkpoint). For steps so short that reading the clock would show in them.
   void sample_every(int64_t n) { every_ = n; }
+  // Of each n-th of the steps that are divided, and the one after that, also the thread's processor time by phase; 0:
+  // never. Asking the kernel for it costs several times what the clock does.
+  void sample_cpu_every(int64_t n) { cpu_every_ = n; }
+  // Of the step that ended last, where it was taken; else null. What was spent between two steps is not in it.
+  const PhaseTimes* cpu() const { return cpu_timed_ ? &finished_cpu_ : nullptr; }
   bool timed() const { return timed_; }             // this step, or the one that ended last
   int64_t scopes() const { return switches_ / 2; }  // of this step so far
 
@@ -67,6 +74,7 @@ class StepClock {
     const int64_t now = now_ns();
     const Phase spent = timed_ || comes_now_and_then(was) ? was : Phase::Other;
     times_[static_cast<size_t>(spent)] += now - mark_ns_;
+    if (cpu_timed_) charge_cpu(spent);
     if (spans_ != nullptr) spans_->add(spent, mark_ns_, now);
     mark_ns_ = now;
     return was;
@@ -81,7 +89,17 @@ class StepClock {
     return phase == Phase::Log || phase == Phase::Monitor || phase == Phase::Validate || phase == Phase::Checkpoint;
   }
 
-  PhaseTimes times_{}, finished_{};
+  void begin_cpu() {
+    // Not every n-th, which might meet a cadence always or never.
+    cpu_timed_ = timed_ && cpu_every_ > 0 && ++cpu_untimed_ >= cpu_every_ + (cpu_odd_ ? 1 : 0);
+    if (cpu_timed_) start_cpu();
+  }
+  void start_cpu();
+  void charge_cpu(Phase spent);
+
+  PhaseTimes times_{}, finished_{}, cpu_times_{}, finished_cpu_{};
+  int64_t cpu_every_ = 0, cpu_untimed_ = 0, cpu_mark_ns_ = 0;
+  bool cpu_timed_ = false, cpu_odd_ = false;
   int64_t begin_ns_ = 0, mark_ns_ = 0, end_ns_ = 0;
   SpanLog* spans_ = nullptr;
   std::atomic<Phase> current_{Phase::Other};
@@ -104,7 +122,10 @@ class PhaseScope {
 // Median cost of one PhaseScope on this machine, in nanoseconds. Takes about a millisecond; measured once per process.
 double calibrate_scope_ns();
 
-// Every how many steps to divide one into phases, so that this costs at most a hundredth of the steps' time.
-int64_t sampling_interval(int64_t scopes, double scope_ns, double step_ns);
+// Median cost of reading the thread's processor time, in nanoseconds; measured once per process.
+double calibrate_cpu_ns();
+
+// Every how many steps to divide one into phases, so that this costs at most that share of the steps' time.
+int64_t sampling_interval(int64_t scopes, double scope_ns, double step_ns, double most_share = 0.01);
 
 }  // namespace redline::measure

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 namespace redline::measure {
 namespace {
@@ -66,6 +68,39 @@ TEST(StepClock, ShortStepsAreSampled) {
     EXPECT_EQ(clock.begin_ns(), begin) << "steps tile the timeline, timed or not";
     begin += clock.wall_ns();
   }
+}
+
+TEST(StepClock, ProcessorTimeTellsWaitingFromWorking) {
+  StepClock clock;
+  clock.sample_cpu_every(2);
+  int taken = 0;
+  for (int step = 0; step < 10; ++step) {
+    clock.begin_step();
+    {
+      const PhaseScope wait(clock, Phase::Wait);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    {
+      const PhaseScope forward(clock, Phase::Forward);
+      const int64_t until = thread_cpu_ns() + 2'000'000;
+      while (thread_cpu_ns() < until) {
+      }
+    }
+    const PhaseTimes times = clock.end_step();
+    const PhaseTimes* const cpu = clock.cpu();
+    if (cpu == nullptr) continue;
+    ++taken;
+    EXPECT_LT(at(*cpu, Phase::Wait), 2'000'000);
+    EXPECT_GE(at(times, Phase::Wait), 5'000'000);
+    EXPECT_GE(at(*cpu, Phase::Forward), 2'000'000);
+    EXPECT_LE(at(*cpu, Phase::Forward), at(times, Phase::Forward) + 100'000);
+  }
+  EXPECT_EQ(taken, 4);  // of 2, 3, 2, 3 steps
+  clock.sample_cpu_every(0);
+  clock.begin_step();
+  clock.end_step();
+  EXPECT_EQ(clock.cpu(), nullptr);
+  EXPECT_EQ(sampling_interval(20, 200, 1e6, 0.001), 4);
 }
 
 TEST(StepClock, StepsTileTheTimeline) {

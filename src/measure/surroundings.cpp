@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "core/time.h"
 
@@ -36,7 +37,11 @@ constexpr SeenField kSeen[] = {{"others", &SurroundingsWindow::others},
                                {"reads", &SurroundingsWindow::reads},
                                {"read_bytes", &SurroundingsWindow::read_bytes},
                                {"disk_read_bytes", &SurroundingsWindow::disk_read_bytes},
+                               {"others_disk_bytes", &SurroundingsWindow::others_disk_bytes},
+                               {"gpu_others", &SurroundingsWindow::gpu_others},
                                {"gigahertz", &SurroundingsWindow::gigahertz}};
+
+std::string off_core_field(size_t phase) { return "off_core." + std::string(phase_name(static_cast<Phase>(phase))); }
 
 // A count may fall: a thread that ended took its wait with it, a group was left.
 template <class T>
@@ -45,7 +50,7 @@ std::optional<double> grown(const std::optional<T>& before, const std::optional<
   return std::max(0.0, static_cast<double>(*after - *before) * scale);
 }
 
-std::optional<double> number(const Event& event, const char* name, double least = 0) {
+std::optional<double> number(const Event& event, std::string_view name, double least = 0) {
   const FieldValue* value = event.find(name);
   if (value == nullptr) return std::nullopt;
   double found = 0;
@@ -87,7 +92,10 @@ std::optional<SurroundingsWindow> window_between(const device::SurroundingsCount
   window.reads = grown(before.read_calls, after.read_calls, a_second);
   window.read_bytes = grown(before.read_bytes, after.read_bytes, a_second);
   window.disk_read_bytes = grown(before.disk_read_bytes, after.disk_read_bytes, a_second);
+  if (before.others_disk_bytes && after.others_disk_bytes)  // own writes count when made, on the disk they come later
+    window.others_disk_bytes = static_cast<double>(*after.others_disk_bytes - *before.others_disk_bytes) * a_second;
   if (after.gigahertz > 0) window.gigahertz = after.gigahertz;
+  if (after.gpu_others) window.gpu_others = *after.gpu_others;
   window.swapped = grown(before.swapped_pages, after.swapped_pages, a_second);
   window.major_faults = static_cast<double>(after.major_faults - before.major_faults) * a_second;
   window.switches = static_cast<double>(after.involuntary_switches - before.involuntary_switches) * a_second;
@@ -100,6 +108,8 @@ FieldList surroundings_fields(const SurroundingsWindow& window) {
   for (const KnownField& one : kKnown) fields.emplace_back(one.name, rounded(window.*one.member));
   for (const SeenField& one : kSeen)
     if (window.*one.member) fields.emplace_back(one.name, rounded(*(window.*one.member)));
+  for (size_t p = 0; p < kNumPhases; ++p)
+    if (window.off_core[p]) fields.emplace_back(off_core_field(p), rounded(*window.off_core[p]));
   if (!window.neighbour.empty()) fields.emplace_back("neighbour", window.neighbour);
   return fields;
 }
@@ -116,8 +126,12 @@ std::optional<SurroundingsWindow> surroundings_of(const Event& event) {
     if (!value) return std::nullopt;
     window.*one.member = *value;
   }
-  for (const SeenField& one : kSeen)
-    window.*one.member = number(event, one.name, one.member == &SurroundingsWindow::others ? -1e6 : 0);
+  for (const SeenField& one : kSeen) {
+    const bool signed_too =
+        one.member == &SurroundingsWindow::others || one.member == &SurroundingsWindow::others_disk_bytes;
+    window.*one.member = number(event, one.name, signed_too ? -1e15 : 0);
+  }
+  for (size_t p = 0; p < kNumPhases; ++p) window.off_core[p] = number(event, off_core_field(p));
   if (const FieldValue* name = event.find("neighbour"))
     if (const auto* text = std::get_if<std::string>(name)) window.neighbour = *text;
   return window;

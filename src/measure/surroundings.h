@@ -1,9 +1,11 @@
 // A stretch of a run and what the machine did meanwhile: kept as an event of the run record.
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "device/surroundings.h"
+#include "measure/phases.h"
 #include "measure/run_record.h"
 
 namespace redline::measure {
@@ -25,9 +27,14 @@ struct SurroundingsWindow {
   std::optional<double> swapped;          // pages a second
   std::optional<double> stopped;          // share of the time in which nothing of the process could run
   std::optional<double> reads, read_bytes, disk_read_bytes;  // own, a second; the last: that the disk had to bring
+  std::optional<double> others_disk_bytes;                   // a second; as `others`, also below zero
   std::optional<double> gigahertz;                           // at its end
+  std::optional<double> gpu_others;                          // processes that compute on its GPUs, at its end
   double major_faults = 0, switches = 0;                     // a second; switches: involuntary ones
-  std::string neighbour;                                     // the largest of the others by name; may be empty
+  // Share of the steps' time in which the training thread was in this phase and on no core, of sampled steps: it waited
+  // for a core, a disk, another thread. Of Other nothing is known.
+  std::array<std::optional<double>, kNumPhases> off_core;
+  std::string neighbour;  // the largest of the others by name; may be empty
 };
 
 // Ticks of the kernel are coarse: below 0.1 s it tells little. None where no time has passed.

@@ -17,7 +17,9 @@ device::SurroundingsCounts counts(double seconds) {
   c.major_faults = static_cast<int64_t>(seconds * 40);
   c.stopped_ns = static_cast<int64_t>(seconds * 0.3e9);
   c.read_calls = static_cast<int64_t>(seconds * 200), c.read_bytes = static_cast<int64_t>(seconds * 5e6);
+  c.others_disk_bytes = static_cast<int64_t>(seconds * -3e6);  // what it wrote is not on the disk yet
   c.gigahertz = 3.5;
+  c.gpu_others = 1;
   c.yielding_cores = 0.1, c.neighbour = "python3 (7)", c.neighbour_cores = 0.2;
   return c;
 }
@@ -31,6 +33,7 @@ TEST(Surroundings, ADifferenceIsAWindow) {
   EXPECT_NEAR(window->stopped.value(), 0.3, 1e-9);
   EXPECT_NEAR(window->reads.value(), 200, 1e-9);
   EXPECT_NEAR(window->read_bytes.value(), 5e6, 1e-3);
+  EXPECT_NEAR(window->others_disk_bytes.value(), -3e6, 1e-3);
   EXPECT_DOUBLE_EQ(window->gigahertz.value(), 3.5);
   EXPECT_EQ(window->neighbour, "python3 (7)");
   EXPECT_NEAR(window->stolen.value(), 0.1, 1e-9);
@@ -52,6 +55,7 @@ TEST(Surroundings, CountsThatFallAreNothing) {
 TEST(Surroundings, AnEventGivesItBack) {
   SurroundingsWindow window = window_between(counts(10), counts(12)).value();
   window.first_step = 7, window.last_step = 19;
+  window.off_core[static_cast<size_t>(Phase::Checkpoint)] = 0.21;
   Event event{"2026-11-18T00:00:00Z", kSurroundingsEvent, surroundings_fields(window)};
   const auto back = surroundings_of(event);
   ASSERT_TRUE(back);
@@ -59,7 +63,11 @@ TEST(Surroundings, AnEventGivesItBack) {
   EXPECT_EQ(back->last_step, 19);
   EXPECT_NEAR(back->others.value(), 0.2, 1e-4);
   EXPECT_NEAR(back->stopped.value(), 0.3, 1e-4);
+  EXPECT_EQ(back->gpu_others, 1);
+  EXPECT_NEAR(back->others_disk_bytes.value(), -3e6, 1);
   EXPECT_EQ(back->neighbour, "python3 (7)");
+  EXPECT_NEAR(back->off_core[static_cast<size_t>(Phase::Checkpoint)].value(), 0.21, 1e-4);
+  EXPECT_FALSE(back->off_core[static_cast<size_t>(Phase::Forward)]);
   EXPECT_FALSE(back->throttled);
   event.fields.erase(event.fields.begin());
   EXPECT_FALSE(surroundings_of(event));  // not whole

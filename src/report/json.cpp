@@ -16,6 +16,10 @@ json known_or_null(double value) { return value >= 0 ? json(value) : json(); }
 json surroundings_json(const std::optional<doctor::Surroundings>& seen) {
   if (!seen) return json();
   const auto known = [](const std::optional<double>& value) { return value ? json(*value) : json(); };
+  json off_core = json::object();
+  for (size_t p = 0; p < measure::kNumPhases; ++p)
+    if (seen->off_core[p])
+      off_core[std::string(measure::phase_name(static_cast<measure::Phase>(p)))] = *seen->off_core[p];
   return {{"seconds", seen->seconds},
           {"disturbed_share", seen->disturbed},
           {"cores", seen->cores},
@@ -32,6 +36,8 @@ json surroundings_json(const std::optional<doctor::Surroundings>& seen) {
           {"reads_per_second", known(seen->reads)},
           {"read_bytes_per_second", known(seen->read_bytes)},
           {"disk_read_bytes_per_second", known(seen->disk_read_bytes)},
+          {"others_disk_bytes_per_second", known(seen->others_disk_bytes)},
+          {"off_core_share", off_core},
           {"gigahertz", known(seen->gigahertz)},
           {"best_gigahertz", known(seen->best_gigahertz)},
           {"switches_per_second", seen->switches},
@@ -107,6 +113,7 @@ json diagnosis_json(const doctor::Diagnosis& diagnosis) {
   for (const doctor::LimitScore& score : diagnosis.scores)
     out["scores"].push_back({{"limit", doctor::limit_name(score.limit)},
                              {"gain", score.gain},
+                             {"gain_at_least", score.at_least()},
                              {"detail", score.detail},
                              {"evidence", score.evidence},
                              {"cure", score.cure}});

@@ -8,7 +8,8 @@ namespace redline::doctor {
 
 std::vector<LimitScore> outside_limits(const JobView& job, const Observation& seen, const MachineFacts& machine);
 
-// A disk that reads or confirms more slowly than one of today does; in the order reads, checkpoints.
+// A disk that reads or confirms more slowly than one of today does, and who shares it; in the order reads, checkpoints,
+// others.
 std::vector<LimitScore> slow_disk(const JobView& job, const Observation& seen, const MachineFacts& machine);
 
 }  // namespace redline::doctor

@@ -138,6 +138,25 @@ TEST(SlowDisk, ReadsThatTakeTooLongAreTheDisksAndNotTheLoaders) {
   EXPECT_THAT(diagnose(job_with(2), by_seeks, {}, machine_of_two()).sentence, testing::HasSubstr("bound by bandwidth"));
 }
 
+TEST(SlowDisk, ADiskThatOthersKeepBusyIsTheirs) {
+  Observation seen = slow_reading(2);
+  seen.surroundings->disk_read_bytes = 4e6, seen.surroundings->others_disk_bytes = 36e6;
+  const Diagnosis found = diagnose(job_with(2), seen, {}, machine_of_two());
+  EXPECT_EQ(found.limit, Limit::Contended) << found.sentence;
+  EXPECT_EQ(found.detail, "disk");
+  EXPECT_THAT(found.sentence, testing::HasSubstr("other processes move"));
+  EXPECT_GT(found.scores[0].gain, 0.5);
+  EXPECT_LT(found.scores[0].at_least(), found.scores[0].gain);
+  EXPECT_FALSE(found.cure.empty());
+  const auto limit_of = [&](double disk_read, double others) {
+    seen.surroundings->disk_read_bytes = disk_read, seen.surroundings->others_disk_bytes = others;
+    const Diagnosis said = diagnose(job_with(2), seen, {}, machine_of_two());
+    return std::pair(said.limit, said.detail);
+  };
+  EXPECT_EQ(limit_of(4e6, 0.5e6), std::pair(Limit::SlowDisk, std::string("reads")));  // theirs is little
+  EXPECT_EQ(limit_of(0, 36e6), std::pair(Limit::SlowDisk, std::string("reads")));     // its own do not come from there
+}
+
 TEST(SlowDisk, AManySamplesReadFromMemoryAreNot) {
   Observation seen = slow_reading(2);
   seen.surroundings->reads = 40'000.0;  // 50 us each
@@ -170,6 +189,38 @@ TEST(SmallBatch, ThreadsWithoutWorkAreSeenWhereAllStepsAreAlike) {
   EXPECT_NE(diagnose(job_with(1), seen, {}, machine_of_two()).limit, Limit::SmallBatch);
   seen.samples_per_step = 1, seen.surroundings->own = 1.9;
   EXPECT_EQ(diagnose(job_with(1), seen, {}, machine_of_two()).limit, Limit::Compute);
+}
+
+// Workers keep the process busy while its one training thread is held up.
+TEST(OutsideLimits, AThreadOnNoCoreIsSeenBesideBusyWorkers) {
+  Observation seen = quiet_run();
+  JobView one = job_with(1);
+  one.threads = 1;
+  EXPECT_EQ(diagnose(one, seen, {}, machine_of_two()).limit, Limit::Compute);
+  seen.surroundings->off_core[static_cast<size_t>(Phase::Backward)] = 0.3;
+  const Diagnosis found = diagnose(one, seen, {}, machine_of_two());
+  EXPECT_EQ(found.limit, Limit::Unknown) << found.sentence;
+  EXPECT_THAT(found.sentence, testing::HasSubstr("in 28 % of the time"));  // of 30 %, a core was waited for in 2
+  EXPECT_EQ(diagnose(job_with(1), seen, {}, machine_of_two()).limit,
+            Limit::Compute);         // of two, one waits for the other
+  seen.surroundings->stopped = 0.3;  // that says why
+  EXPECT_EQ(diagnose(one, seen, {}, machine_of_two()).limit, Limit::Stopped);
+}
+
+TEST(OutsideLimits, OthersOnTheGpuAreNamedWithoutAGain) {
+  Observation seen = quiet_run();
+  seen.surroundings->gpu_others = 1.0;
+  const Diagnosis found = diagnose(job_with(1), seen, {}, machine_of_two());
+  EXPECT_EQ(found.limit, Limit::Compute);
+  EXPECT_THAT(found.sentence, testing::HasSubstr("Others compute on its GPUs"));
+}
+
+TEST(OutsideLimits, ALogThatWaitsSaysSo) {
+  Observation seen = quiet_run();
+  seen.phases[static_cast<size_t>(Phase::Log)] = {0.02, 0.2, 0.02, 100};
+  seen.surroundings->off_core[static_cast<size_t>(Phase::Log)] = 0.15;
+  EXPECT_THAT(diagnose(job_with(1), seen, {}, machine_of_two()).sentence,
+              testing::HasSubstr("in 75 % of which its thread is on no core"));
 }
 
 TEST(OutsideLimits, WhatCouldNotBeSeenIsSaid) {

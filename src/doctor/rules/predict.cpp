@@ -30,6 +30,8 @@ double predicted_step_seconds(const LoaderModel& model, int workers) {
 
 double removal_gain(double share) { return share < 0.99 ? 1.0 / (1.0 - share) - 1.0 : 99.0; }
 
+double least_gain(double share, double error) { return removal_gain(std::max(0.0, share - kInterval * error)); }
+
 double compute_share(const Observation& seen) {
   return seen.phase(Phase::Forward).share + seen.phase(Phase::Backward).share;
 }
@@ -45,11 +47,11 @@ double predicted_precision_gain(const Observation& seen, double rate_now, double
   return 1.0 / (1.0 - moved + moved * rate_now / rate_then) - 1.0;
 }
 
-double predicted_padding_gain(const Observation& seen, double removed) {
+double predicted_padding_gain(const Observation& seen, double removed, double beside) {
   const double share = compute_share(seen);
   if (seen.costs.known) return removal_gain(share * seen.costs.padding_share * removed);
   const double kept = 1.0 - seen.padding_share, kept_then = 1.0 - seen.padding_share * (1.0 - removed);
-  const double work = kept_then > 0 ? kept / kept_then : 1.0;
+  const double work = kept_then > 0 ? 1.0 - beside * (1.0 - kept / kept_then) : 1.0;
   return 1.0 / (1.0 - share + share * work) - 1.0;
 }
 

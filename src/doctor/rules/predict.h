@@ -15,6 +15,11 @@ struct Prior {
 inline constexpr Prior kMatrixWork{0.6, 0.15};         // of forward and backward: the rest is bound by memory
 inline constexpr Prior kLeftByBuckets{0.3, 0.15};      // of the padding, where no plan can be made
 inline constexpr Prior kDecodedForNothing{0.5, 0.15};  // of a JPEG that is cut to a part
+inline constexpr Prior kNarrowerBuckets{0.4, 0.15};    // of the padding, that twice the buckets take away
+inline constexpr Prior kPaddedItem{0.6, 0.25};         // what it costs beside a real one, where no fit says it
+// Of what a step's items cost, what comes with a sample however short: lengths rounded up, edges, rows of a table.
+inline constexpr Prior kPerSample{0.05, 0.04};
+inline constexpr double kInterval = 1.96;  // deviations: 95 %
 // Of a worker's time, paid by a step that has no core to spare: anything between perfect sharing and none.
 Prior paid_by_step(int cores);
 
@@ -37,6 +42,8 @@ double predicted_step_seconds(const LoaderModel& model, int workers);
 
 // Speed that is gained when this share of the time goes.
 double removal_gain(double share);
+// Lower end (95 %) of that, from the share's standard error.
+double least_gain(double share, double error);
 
 // Share of a step that does not grow with the batch: optimiser, bookkeeping, and what each piece costs however small.
 double fixed_share(const Observation& seen);
@@ -47,7 +54,7 @@ double compute_share(const Observation& seen);
 double predicted_precision_gain(const Observation& seen, double rate_now, double rate_then,
                                 double matrix_work = kMatrixWork.mean);
 // Speed gain of removing `removed` of the padding (0..1): of what padding was seen to cost (Observation::costs), else
-// as if a padded item cost as much as a real one.
-double predicted_padding_gain(const Observation& seen, double removed);
+// as if a padded item cost `beside` of a real one.
+double predicted_padding_gain(const Observation& seen, double removed, double beside = 1);
 
 }  // namespace redline::doctor

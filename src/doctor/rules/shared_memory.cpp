@@ -1,6 +1,7 @@
 #include "doctor/rules/shared_memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "measure/statistics.h"
@@ -24,6 +25,13 @@ double work_in(std::span<const measure::StepRow> rows, const measure::Surroundin
   return items > 0 ? items : samples;
 }
 
+// Of a median.
+double relative_error(const std::vector<double>& values) {
+  constexpr double kMedianAgainstMean = 1.25;  // of normal values: sqrt(pi / 2)
+  return kMedianAgainstMean * measure::robust_spread(values) / std::sqrt(static_cast<double>(values.size())) /
+         std::max(1e-12, measure::median(values));
+}
+
 }  // namespace
 
 SharedMemory fit_shared_memory(std::span<const measure::StepRow> rows,
@@ -42,6 +50,7 @@ SharedMemory fit_shared_memory(std::span<const measure::StepRow> rows,
   }
   if (beside.size() < kFewestOfEach || alone.size() < kFewestOfEach) return found;
   found.slowdown = measure::median(beside) / std::max(1e-12, measure::median(alone));
+  found.slowdown_error = found.slowdown * std::hypot(relative_error(beside), relative_error(alone));
   found.beside_share = beside_seconds / seconds;
   found.known = found.slowdown >= kClearlySlower && measure::quantile(beside, 0.3) > measure::quantile(alone, 0.7);
   return found;

@@ -11,10 +11,15 @@
 namespace redline::doctor {
 
 struct SharedMemory {
-  bool known = false;       // they came and went, and the difference is clear
-  double slowdown = 1;      // processor time of the same work beside them, against without
-  double beside_share = 0;  // of the time
-  double lost() const { return known && slowdown > 1 ? beside_share * (1 - 1 / slowdown) : 0; }
+  bool known = false;         // they came and went, and the difference is clear
+  double slowdown = 1;        // processor time of the same work beside them, against without
+  double beside_share = 0;    // of the time
+  double slowdown_error = 0;  // standard error
+  double lost() const { return lost_at(slowdown); }
+  double surely_lost() const { return lost_at(slowdown - 1.96 * slowdown_error); }
+
+ private:
+  double lost_at(double slower) const { return known && slower > 1 ? beside_share * (1 - 1 / slower) : 0; }
 };
 
 SharedMemory fit_shared_memory(std::span<const measure::StepRow> rows,

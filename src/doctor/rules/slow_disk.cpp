@@ -50,6 +50,9 @@ LimitScore slow_reads(const JobView& job, const Observation& seen, const Machine
   score.evidence = fmt::format("a step's samples are read in {} of worker time", format_seconds(reading));
   if (reading <= kSlower * from_memory || calls <= 0) return score;
   score.gain = seen.step_seconds / step_without(job, seen, reading - from_memory) - 1;
+  // No more can be gained than is waited, and that is as sure as the wait.
+  const PhaseSummary& wait = seen.phase(Phase::Wait);
+  if (job.workers > 0) score.sure = least_gain(wait.share, wait.share_error);
   const double from_disk = seen.surroundings->disk_read_bytes.value_or(0) * seen.step_seconds;
   score.evidence = fmt::format(
       "reading takes {} of worker time a step: {} in {:.0f} calls, {}/s while it reads, {:.0f} times as long as from "
@@ -69,6 +72,31 @@ LimitScore slow_reads(const JobView& job, const Observation& seen, const Machine
   return score;
 }
 
+// Who else moves bytes on the machine's disks while reading takes so long: of the disk's time, their part of the bytes
+// is theirs. Bytes are no time (theirs may be written in one piece, or lie on another disk), so no more than half of it
+// is sure.
+LimitScore shared_disk(const JobView& job, const Observation& seen, const LimitScore& reads) {
+  constexpr double kTheirsAtLeast = 0.3, kFromDisk = 0.3;
+  LimitScore score{Limit::Contended, 0, "disk", "what others do on the disks was not seen, or is little", ""};
+  if (reads.gain <= 0 || !seen.surroundings->others_disk_bytes) return score;
+  const double own = seen.surroundings->disk_read_bytes.value_or(0), others = *seen.surroundings->others_disk_bytes;
+  if (own < kFromDisk * *seen.surroundings->read_bytes || others <= 0) return score;
+  const double theirs = others / (own + others);
+  if (theirs < kTheirsAtLeast) return score;
+  const double reading = seen.stage(Stage::Read);
+  const auto gain = [&](double part) { return seen.step_seconds / step_without(job, seen, part * reading) - 1; };
+  score.gain = std::min(reads.gain, gain(theirs));
+  score.sure = std::min(reads.at_least(), gain(0.5 * theirs));
+  score.evidence = fmt::format(
+      "reading takes {} of worker time a step while other processes move {}/s to and from the machine's disks, and "
+      "this one reads {}/s from them",
+      format_seconds(reading), bytes_text(others), bytes_text(own));
+  score.cure =
+      "Find who it is (iotop, pidstat -d), and move the job's data or the neighbour's to another disk; or keep samples "
+      "in memory (model.train_ds.cache=memory).";
+  return score;
+}
+
 LimitScore slow_checkpoints(const Observation& seen) {
   LimitScore score{Limit::SlowDisk, 0, "checkpoints", "no checkpoint was written in the background", ""};
   if (!seen.checkpoint_writes) return score;
@@ -81,6 +109,7 @@ LimitScore slow_checkpoints(const Observation& seen) {
   if (saved.sync_seconds <= kSlower * usual || phase.seconds_per_occurrence <= 0) return score;
   const double spared = std::min(1.0, (saved.sync_seconds - usual) / phase.seconds_per_occurrence);
   score.gain = removal_gain(phase.share * spared);
+  score.sure = least_gain(phase.share * spared, phase.share_error * spared);
   score.evidence += fmt::format(
       " in {:.0f} calls ({} each), where a solid-state disk needs about {}; training waits {} for it each time",
       saved.syncs, format_seconds(saved.sync_seconds / std::max(1.0, saved.syncs)), format_seconds(usual),
@@ -94,7 +123,8 @@ LimitScore slow_checkpoints(const Observation& seen) {
 }  // namespace
 
 std::vector<LimitScore> slow_disk(const JobView& job, const Observation& seen, const MachineFacts& machine) {
-  return {slow_reads(job, seen, machine), slow_checkpoints(seen)};
+  const LimitScore reads = slow_reads(job, seen, machine);
+  return {reads, slow_checkpoints(seen), shared_disk(job, seen, reads)};
 }
 
 }  // namespace redline::doctor

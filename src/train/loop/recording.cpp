@@ -15,6 +15,7 @@ namespace redline::train {
 namespace {
 
 constexpr int64_t kRssEveryNs = 10'000'000;
+constexpr double kCpuShare = 0.0005;  // of the steps' time, for reading the thread's processor time
 // Timelines that are kept: those of the first steps of a process but for its very first, then one now and then.
 constexpr int64_t kFirstTimelines = 64, kTimelineEvery = 64, kUnsteadySteps = 3;
 
@@ -156,9 +157,13 @@ void Recording::row(const StepVerdict& step) {
   state_.window.add_phases(row.phase_ns);
   const double seconds = static_cast<double>(row.wall_ns) * 1e-9;
   step_seconds_ = step_seconds_ > 0 ? 0.9 * step_seconds_ + 0.1 * seconds : seconds;
-  if (clock_.timed())
-    clock_.sample_every(
-        measure::sampling_interval(clock_.scopes(), measure::calibrate_scope_ns(), 1e9 * step_seconds_));
+  if (clock_.timed()) {
+    const double step_ns = 1e9 * step_seconds_;
+    clock_.sample_every(measure::sampling_interval(clock_.scopes(), measure::calibrate_scope_ns(), step_ns));
+    clock_.sample_cpu_every(
+        measure::sampling_interval(clock_.scopes(), 2 * measure::calibrate_cpu_ns(), step_ns, kCpuShare));
+  }
+  if (const measure::PhaseTimes* const cpu = clock_.cpu()) surroundings_.add(row.phase_ns, *cpu, row.wall_ns);
   parts_.observer->step(row);
   write_timeline(row);
   if (clock_.timed()) check_drift(row);
