@@ -24,8 +24,8 @@ void run_launch(const LaunchArguments& arguments) {
   if (words.empty() || words[0] != "train")
     throw ConfigError("What should the ranks run? E.g. redline launch -n 2 -- train recipe.yaml");
   if (!(arguments.grace_seconds >= 0) || arguments.grace_seconds > kMostGraceSeconds)
-    throw ConfigError(fmt::format("--grace is {}; expected seconds from 0 to {}.", arguments.grace_seconds,
-                                  kMostGraceSeconds));
+    throw ConfigError(
+        fmt::format("--grace is {}; expected seconds from 0 to {}.", arguments.grace_seconds, kMostGraceSeconds));
   throw ExitWith{train::launch_ranks(arguments.ranks, words, arguments.grace_seconds)};
 }
 
