@@ -1,4 +1,6 @@
 // redline launch -n N -- train CONFIG ...: several ranks of one job on this machine.
+#include <fmt/format.h>
+
 #include "app/command.h"
 #include "core/error.h"
 #include "train/launch.h"
@@ -8,6 +10,8 @@ namespace redline::app {
 void add_launch_command(CLI::App& program, const Globals& globals);
 
 namespace {
+
+constexpr double kMostGraceSeconds = 86400;
 
 struct LaunchArguments {
   int ranks = 0;
@@ -19,6 +23,9 @@ void run_launch(const LaunchArguments& arguments) {
   const std::vector<std::string>& words = arguments.words;
   if (words.empty() || words[0] != "train")
     throw ConfigError("What should the ranks run? E.g. redline launch -n 2 -- train recipe.yaml");
+  if (!(arguments.grace_seconds >= 0) || arguments.grace_seconds > kMostGraceSeconds)
+    throw ConfigError(
+        fmt::format("--grace is {}; expected seconds from 0 to {}.", arguments.grace_seconds, kMostGraceSeconds));
   throw ExitWith{train::launch_ranks(arguments.ranks, words, arguments.grace_seconds)};
 }
 

@@ -204,7 +204,9 @@ void say_start(const Job& job, const task::Task& task, const Trainer& trainer, c
         fmt::format("{} ranks share each batch; gradients go in buckets of {} MiB{}{}.", ranks.world,
                     job.trainer().strategy.bucket_cap_mb,
                     job.trainer().strategy.compression == "none" ? "" : ", as " + job.trainer().strategy.compression,
-                    job.trainer().sync_batchnorm ? ", BatchNorm spans ranks" : ""));
+                    !task.batch_statistics()       ? ""
+                    : job.trainer().sync_batchnorm ? ", BatchNorm spans ranks"
+                                                   : ", what looks across a batch sees one rank's samples"));
   log_info(fmt::format("Run directory {}.", directory.string()));
   if (!job.trainer().enable_model_summary) return;
   for (const std::string& line : split("Model:\n" + model_summary(const_cast<task::Task&>(task).module()), '\n'))

@@ -53,15 +53,27 @@ class Campaign:
         process = start(self.home, "launch", "-n", self.ranks, "--", "train", *self.words, f"--run-dir={self.run}", env=LONGER[where])
         pids = []
         try:
-            wait_for(lambda: last_step(self.run) > before + 1 or process.poll() is not None)
-            time.sleep(self.chance.random() * (0.6 if LONGER[where] else 0.15))
-            pids = children(process.pid)
-            if process.poll() is not None or len(pids) < self.ranks:
-                process.communicate(timeout=60)
+            try:
+                wait_for(lambda: last_step(self.run) > before + 1 or process.poll() is not None)
+                time.sleep(self.chance.random() * (0.6 if LONGER[where] else 0.15))
+                pids = children(process.pid)
+                ended = process.poll() is not None or len(pids) < self.ranks
+                err = process.communicate(timeout=60)[1] if ended else ""
+            except (AssertionError, subprocess.TimeoutExpired):
+                outcome.problem = f"nothing was done to it, and it hangs at step {last_step(self.run)}"
+                return outcome
+            if ended and process.returncode != 0:
+                outcome.problem = f"nothing was done to it, and it ended with code {process.returncode}: {err[-600:]}"
+                return outcome
+            if ended:
                 return self.begin_anew(how, where)
             outcome.rank = self.chance.randrange(self.ranks)
             began = time.monotonic()
-            os.kill(pids[outcome.rank], getattr(signal, how))
+            try:
+                os.kill(pids[outcome.rank], getattr(signal, how))
+            except ProcessLookupError:  # it came to its end a moment ago, and the others do too
+                outcome.problem = f"a rank ended by itself, with code {process.wait(60)}" if process.wait(60) else ""
+                return outcome if outcome.problem else self.begin_anew(how, where)
             try:
                 _, err = process.communicate(timeout=self.peer_timeout + 30)
             except subprocess.TimeoutExpired:

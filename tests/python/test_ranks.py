@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "faults"))
 from kill_ranks import Campaign
-from rank_jobs import REDLINE, ROOT, SLOW, apart, bit_equal, children, finish, free_port, last_step, launch, make_home, ranks_by_hand, run, running, start, wait_for
+from rank_jobs import REDLINE, ROOT, SLOW, apart, bit_equal, children, finish, free_port, last_step, launch, make_home, ranks_by_hand, run, running, start, wait_for, weights
 
 
 @pytest.fixture(scope="module")
@@ -206,17 +207,32 @@ def test_a_bad_number_on_one_rank_is_handled_by_all(home, tmp_path):
     assert (tmp_path / "two/ranks/1/events.jsonl").read_text().count('"guard.non_finite"') == 1
 
 
-def test_damaged_weights_on_one_rank_send_all_back(home, tmp_path):
-    job = ["train", "vae.yaml", "trainer.max_steps=8"]
+@pytest.mark.parametrize("step", [3, 8])
+def test_damaged_weights_on_one_rank_send_all_back(home, tmp_path, step):
+    """Also after the last step, when no verdict of a next one tells the others."""
+    job = ["train", "vae.yaml", "trainer.max_steps=8", "trainer.guards.snapshot_every_n_steps=100"]
     run(home, *job, f"--run-dir={tmp_path}/one")
     words = [*job, f"--run-dir={tmp_path}/two"]
-    finish(ranks_by_hand(home, [(words, {}), (words, {"REDLINE_FAULTS": "nan.optimizer@3"})]), [0, 0])
+    finish(ranks_by_hand(home, [(words, {}), (words, {"REDLINE_FAULTS": f"nan.optimizer@{step}"})]), [0, 0])
     assert apart(tmp_path / "one", tmp_path / "two", ["loss"]) < 1e-4
     assert '"guard.replayed"' in (tmp_path / "two/events.jsonl").read_text()
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    assert max(np.abs(one[k] - two[k]).max() for k in one) < 1e-5, "a step less would move them by the learning rate"
 
 
-def test_too_little_memory_on_one_rank_cuts_pieces_on_all(home, tmp_path):
-    words = ["train", "vae.yaml", "trainer.max_steps=6"]
+def test_pictures_are_drawn_by_rank_0_and_waited_for_by_nobody(home, tmp_path):
+    """When a picture is due between two looks: weights are asked about before it, by all ranks or by none."""
+    words = ["vae.yaml", "trainer.max_steps=10", "model.monitor.update_frequency=3", "model.monitor.plot_frequency=4"]
+    launch(home, 2, *words, f"--run-dir={tmp_path}/two")
+    assert (tmp_path / "two/plots/posterior_history.svg").exists()
+    launch(home, 2, "vae.yaml", "trainer.max_steps=10", f"--run-dir={tmp_path}/plain")
+    assert bit_equal(tmp_path / "two", tmp_path / "plain")
+
+
+@pytest.mark.parametrize("sync", ["false", "true"])
+def test_too_little_memory_on_one_rank_cuts_pieces_on_all(home, tmp_path, sync):
+    """Also in the first piece, with sync_batchnorm as the guides write it: this model has no BatchNorm to wait in."""
+    words = ["train", "vae.yaml", "trainer.max_steps=6", f"trainer.sync_batchnorm={sync}"]
     run(home, *words, f"--run-dir={tmp_path}/one")
     words.append(f"--run-dir={tmp_path}/two")
     finish(ranks_by_hand(home, [(words, {}), ([*words, "trainer.memory_limit=1400KiB"], {})]), [0, 0])
@@ -230,6 +246,31 @@ def test_too_little_memory_for_a_synchronised_piece_ends_with_a_sentence(home, t
     words = ["train", "speech.yaml", "trainer.max_steps=6", "trainer.sync_batchnorm=true", f"--run-dir={tmp_path}/two"]
     texts = finish(ranks_by_hand(home, [(words, {}), ([*words, "trainer.memory_limit=4MiB"], {})]), [8, 6])
     assert "ran out of memory in its first piece" in texts[1] and "Rank 1 ended" in texts[0], texts
+
+
+def test_a_stopped_rank_that_holds_the_store_is_named_in_time(home, tmp_path):
+    """As under Slurm or Open MPI, where rank 0 holds it: nobody answers any more."""
+    words = ["train", "vae.yaml", f"--run-dir={tmp_path}/run", "trainer.max_steps=100000", "trainer.strategy.peer_timeout=4s"]
+    ranks = ranks_by_hand(home, [(words, {})] * 2)
+    try:
+        wait_for(lambda: last_step(tmp_path / "run") > 2)
+        began = time.monotonic()
+        ranks[0].send_signal(signal.SIGSTOP)
+        _, err = ranks[1].communicate(timeout=60)
+        assert ranks[1].returncode == 8 and "rank 0, which holds it, is stopped or cut off" in err, err
+        assert 4 <= time.monotonic() - began < 4 + 3.5
+    finally:
+        for process in ranks:
+            process.kill()
+            process.communicate()
+
+
+def test_a_rank_that_never_comes_is_named(home, tmp_path):
+    words = ["train", "vae.yaml", f"--run-dir={tmp_path}/run", "trainer.strategy.rendezvous_timeout=3s", "trainer.strategy.peer_timeout=2s"]
+    ranks = ranks_by_hand(home, [(words, {})] * 2, world=3)
+    texts = finish(ranks, [8, 8])
+    assert "Rank 2 of 3 has not come" in texts[0], texts
+    assert not (tmp_path / "run").exists()
 
 
 def test_mixed_up_jobs_are_caught(home, tmp_path):
@@ -246,9 +287,29 @@ def test_mixed_up_jobs_are_caught(home, tmp_path):
 
 
 def test_variables_that_contradict_each_other(home, tmp_path):
-    for env, sentence in (({"WORLD_SIZE": "2"}, "RANK is not"), ({"RANK": "2", "WORLD_SIZE": "2"}, "only 2 ranks"),
-                          ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}, "MASTER_PORT")):
+    both = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+    several = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_PORT": "29500"}
+    for env, sentence in (({"WORLD_SIZE": "2"}, "WORLD_SIZE is set, but RANK is not"), ({"RANK": "1"}, "RANK is set, but WORLD_SIZE is not"),
+                          ({"RANK": "2", "WORLD_SIZE": "2"}, "only 2 ranks"), ({"RANK": "one", "WORLD_SIZE": "2"}, "'one'"),
+                          ({"RANK": "0", "WORLD_SIZE": "2", **both}, "MASTER_PORT"),
+                          ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "host7", "MASTER_PORT": "29500"}, "LOCAL_RANK is not set"),
+                          (several, "MASTER_ADDR does not say"), ({**several, "MASTER_ADDR": "localhost"}, "reaches itself by"),
+                          # What this machine alone knows as itself is found out when it is looked up.
+                          ({**several, "MASTER_ADDR": "0.0.0.0"}, "no other machine reaches")):
         assert sentence in run(home, "train", "vae.yaml", f"--run-dir={tmp_path}/x", code=2, env=env)
     err = run(home, "train", "vae.yaml", f"--run-dir={tmp_path}/x", "trainer.num_nodes=2", code=2)
     assert "torchrun" in err
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_launch_cannot_start_is_refused(home, tmp_path):
+    train = ["train", "vae.yaml", f"--run-dir={tmp_path}/x"]
+    for words, sentence in ((["-n", "0", "--", *train], "0"), (["-n", "two", "--", *train], "two"), (["--", *train], "--ranks"),
+                            (["-n", "2"], "What should the ranks run?"), (["-n", "2", "--", "tune", "vae.yaml"], "What should the ranks run?"),
+                            (["-n", "2", "--grace", "nan", "--", *train], "--grace is nan"), (["-n", "2", "--grace", "-1", "--", *train], "--grace is -1"),
+                            (["-n", "2", "--", *train, "trainer.devices=3"], "trainer.devices is 3, but redline started 2 ranks"),
+                            (["-n", "2", "--", "train", "nowhere.yaml"], "nowhere.yaml")):
+        assert sentence in run(home, "launch", *words, code=2), words
+    for devices in ("0", "-2", "many", "99999999999"):
+        assert "trainer.devices" in run(home, *train, f"trainer.devices={devices}", code=2)
     assert not (tmp_path / "x").exists()

@@ -146,6 +146,23 @@ def test_ranks_are_one_process(home, tmp_path, job, ranks, words):
     assert (many_run / "ranks/1/steps.bin").exists() and not (many_run / "ranks/1/checkpoints").exists()
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_validation_is_of_the_whole_set(home, tmp_path, ranks):
+    """25 pictures in batches of 8, the last of one: some ranks have none of it. Weights that did not move are equal to the last bit, so what differed would be
+    the set that is looked at. Of 13 kept samples too: the same ones."""
+    words = ["convnext.yaml", "trainer.max_steps=2", "trainer.val_check_interval=2", "model.optim.name=sgd", "model.optim.lr=1e-30", "model.monitor.recall_at=[1,5]"]
+    found = {}
+    for kept in (25, 13):
+        more = [*words, f"model.monitor.max_samples={kept}"]
+        run(home, "train", *more, f"--run-dir={tmp_path}/one{kept}")
+        launch(home, ranks, *more, f"--run-dir={tmp_path}/many{kept}")
+        one, many = ({k: v for k, v in values(tmp_path / f"{who}{kept}").items() if k[0].startswith("val_")} for who in ("one", "many"))
+        assert {"val_recall_at_1", "val_recall_at_5", "val_map_at_r", "val_silhouette", "val_accuracy"} <= {k[0] for k in one}
+        assert one == pytest.approx(many, rel=1e-5, abs=1e-7)
+        found[kept] = one
+    assert found[25] != pytest.approx(found[13], rel=1e-2), "the control: of other samples it is another number"
+
+
 def test_a_wrong_seed_is_seen(home, tmp_path):
     """The control of the above."""
     run(home, "train", "vae.yaml", f"--run-dir={tmp_path}/one", "seed=5")

@@ -94,5 +94,44 @@ TEST(BatchNormOverRanks, AStandInLeavesNoTrace) {
   EXPECT_GT(counted.gradient.abs().max().item<double>(), 1e-3);
 }
 
+// Four ranks of which one has no sample, and rows by hand in float64: what is left between ranks and one process is the
+// rounding that either has from the exact gradient.
+TEST(BatchNormOverRanks, FourRanksWithThreeSamplesAreAsExactAsOneProcess) {
+  constexpr size_t kWorld = 4, kStandIn = 3;
+  std::vector<torch::Tensor> rows, seeds;
+  for (size_t r = 0; r < kWorld; ++r) {
+    const auto count = static_cast<int64_t>(40 + 7 * r);
+    rows.push_back(some_rows(count, 1.3 * static_cast<double>(r)) + 3.0);  // a mean that a difference of squares loses
+    seeds.push_back(r == kStandIn ? torch::zeros({count, 3}) : some_rows(count, 5.0 + static_cast<double>(r)));
+  }
+  std::vector<Side> sides(kWorld);
+  for (int round = 0; round < 8; ++round)
+    for (size_t r = 0; r < kWorld; ++r) {
+      std::vector<torch::Tensor> others;
+      for (size_t q = 0; q < kWorld; ++q)
+        for (size_t i = 0; q != r && q != kStandIn && i < sides[q].sums.size(); ++i) {
+          if (i == others.size()) others.push_back(torch::zeros_like(sides[q].sums[i]));
+          others[i] += sides[q].sums[i];
+        }
+      OtherRank collective(others, /*adds=*/r != kStandIn);
+      sides[r] = run(rows[r], seeds[r], &collective, /*counts=*/r != kStandIn);
+      sides[r].sums = collective.own;
+    }
+  const torch::Tensor x = torch::cat({rows[0], rows[1], rows[2]}), seed = torch::cat({seeds[0], seeds[1], seeds[2]});
+  const torch::Tensor exact_x = x.to(torch::kFloat64).requires_grad_(true), mean = exact_x.mean(0);
+  const torch::Tensor variance = (exact_x - mean).pow(2).mean(0);
+  const torch::Tensor exact_out = (exact_x - mean) * torch::rsqrt(variance + 1e-5);
+  exact_out.backward(seed.to(torch::kFloat64));
+  const auto far = [&](const torch::Tensor& gradient) {
+    return (gradient.to(torch::kFloat64) - exact_x.grad()).abs().max().item<double>();
+  };
+  const double one_process = far(run(x, seed, nullptr, true).gradient),
+               ranks = far(torch::cat({sides[0].gradient, sides[1].gradient, sides[2].gradient}));
+  EXPECT_GT(exact_x.grad().abs().max().item<double>(), 0.1);
+  EXPECT_LT(one_process, 2e-6);
+  EXPECT_LT(ranks, 2e-6);
+  EXPECT_TRUE(torch::equal(sides[kStandIn].gradient, torch::zeros_like(rows[kStandIn])));
+}
+
 }  // namespace
 }  // namespace redline::models

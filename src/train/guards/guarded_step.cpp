@@ -36,13 +36,16 @@ void GuardedStep::on_out_of_memory(const StepVerdict& step) {
   const int64_t cost = engine_.piece_cost() > 0 ? engine_.piece_cost() : rows;
   // Where another rank had too little, this one only cuts smaller too.
   const bool other = !parts_.agreement->alone() && step.problem.empty();
-  if (!state_.memory.on_out_of_memory(rows, cost) && !other) {
+  const bool stuck = !state_.memory.on_out_of_memory(rows, cost) && !other;
+  // Ranks give their copies back together: when the next is due is something that they ask each other by.
+  if (parts_.agreement->any(stuck)) {
     if (replay_.give_back()) return;
-    throw OutOfMemoryError(
-        fmt::format("Step {}: one sample does not fit in memory ({}). Shorten the samples (max_duration, "
-                    "max_sequence_length), use a smaller "
-                    "model, or raise trainer.memory_limit.",
-                    number, budget));
+    if (stuck)
+      throw OutOfMemoryError(
+          fmt::format("Step {}: one sample does not fit in memory ({}). Shorten the samples (max_duration, "
+                      "max_sequence_length), use a smaller "
+                      "model, or raise trainer.memory_limit.",
+                      number, budget));
   }
   ++state_.at.guard_actions;
   parts_.event("guard.out_of_memory", {{"step", number},

@@ -39,10 +39,9 @@ Trainer::Trainer(const LoopParts& parts, LoopSettings settings)
   if (state_.monitor) {
     settings_.cadence.monitor_every_steps = state_.monitor->update_every_steps();
     settings_.cadence.monitor_every_epochs = state_.monitor->update_every_epochs();
-    if (!settings_.plot_directory.empty()) {
-      settings_.cadence.plot_every_steps = state_.monitor->plot_every_steps();
-      settings_.cadence.plot_every_epochs = state_.monitor->plot_every_epochs();
-    }
+    // Also where nothing is drawn: what ranks ask each other follows from when rank 0 draws.
+    settings_.cadence.plot_every_steps = state_.monitor->plot_every_steps();
+    settings_.cadence.plot_every_epochs = state_.monitor->plot_every_epochs();
   }
   if (parts_.validation == nullptr) settings_.cadence.validation = false;
   parts_.task.module().train();
@@ -156,7 +155,7 @@ CadenceDecision Trainer::after_step(const StepVerdict& step, const CadencePositi
   decision.log = decision.log && allowed_.log;
   decision.validate = decision.validate && allowed_.validate;
   decision.monitor = decision.monitor && allowed_.monitor;
-  decision.plot = decision.plot && allowed_.plot;
+  decision.plot = decision.plot && allowed_.plot && !settings_.plot_directory.empty();
   if (state_.monitor && step.committed && (decision.monitor || decision.plot)) looking_.monitor(decision.plot);
   if (decision.log) recording_.log(step, position);
   if (decision.validate) {
@@ -170,7 +169,8 @@ CadenceDecision Trainer::after_step(const StepVerdict& step, const CadencePositi
 // A monitor that looks at whole sets wants those of this epoch: a validation that was stopped is made up for first.
 void Trainer::look_after_epoch(const CadenceDecision& decision) {
   if (!state_.monitor || state_.at.pending_validation) return;
-  const bool update = decision.epoch_monitor && allowed_.monitor, plot = decision.epoch_plot && allowed_.plot;
+  const bool update = decision.epoch_monitor && allowed_.monitor,
+             plot = decision.epoch_plot && allowed_.plot && !settings_.plot_directory.empty();
   if (update || plot) looking_.monitor(plot);
 }
 
@@ -236,7 +236,10 @@ FitResult Trainer::fit() {
     if (result.stop != StopReason::None) break;
     one_step();
   }
-  if (!agreement_.alone() && agreement_.any(guarded_.damage_pending())) repair(guarded_.late_damage());
+  if (!agreement_.alone() && agreement_.any(guarded_.damage_pending())) {
+    agreement_.tell_damage(false);  // all know now: the first step that is made again is not to hear of it
+    repair(guarded_.late_damage());
+  }
   if (agreement_.stop_signal() != 0) saving_.forget();  // a validation may have been interrupted since the last save
   saving_.now(/*wait=*/true);
   agreement_.wait_for_all();  // nobody leaves before the last state is safe

@@ -85,7 +85,8 @@ TEST(TrainerOptions, RefusesWithWords) {
   EXPECT_THAT(refusal({"trainer.val_check_interval=1.5"}), HasSubstr("share"));
   EXPECT_THAT(refusal({"trainer.max_time=soon"}), HasSubstr("max_time"));
   EXPECT_THAT(refusal({"trainer.memory_limit=much"}), HasSubstr("memory_limit"));
-  EXPECT_THAT(refusal({"trainer.devices=many"}), HasSubstr("devices"));
+  for (const char* devices : {"many", "0", "-2", "1.5", "99999999999"})
+    EXPECT_THAT(refusal({std::string("trainer.devices=") + devices}), HasSubstr("devices")) << devices;
   EXPECT_THAT(refusal({"trainer.presicion=32"}), HasSubstr("precision"));
   EXPECT_THAT(refusal({"model.optim.betas=[0.9]"}), HasSubstr("betas"));
   EXPECT_THAT(refusal({"model.optim.scale_lr=linear"}), HasSubstr("base_batch_size"));

@@ -255,12 +255,14 @@ void add_device_rows(config::Table<TrainerConfig>& table) {
       .effect(Effect::Optimisation);
 }
 
+constexpr int64_t kMostDevices = 1024;  // ranks on a machine, as `redline launch -n`
+
 std::string parse_devices(const std::string& text) {
   if (text == "auto") return "1";
   const auto count = parse_int(text);
-  if (!count || (*count < 1 && *count != -1))
-    throw ConfigError(
-        fmt::format("trainer.devices is '{}'; give a number of devices, or -1 for all.", printable(text)));
+  if (!count || (*count < 1 && *count != -1) || *count > kMostDevices)
+    throw ConfigError(fmt::format("trainer.devices is '{}'; give a number of devices (at most {}), or -1 for all.",
+                                  printable(text), kMostDevices));
   return text;
 }
 

@@ -17,6 +17,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
+#include "core/strings.h"
 
 namespace redline::train {
 
@@ -41,6 +42,12 @@ std::string own_address_towards(const std::string& peer) {
   }
   freeaddrinfo(found);
   if (own.empty()) throw ConfigError(fmt::format("This machine has no network towards MASTER_ADDR '{}'.", peer));
+  // Distributions like to map a machine's own name to 127.0.1.1: what listens there no other machine reaches.
+  if (starts_with(own, "127.") || own == "::1")
+    throw ConfigError(
+        fmt::format("MASTER_ADDR '{}' is {} on this machine, which no other machine reaches. Give the address of rank "
+                    "0's machine in the network that joins them.",
+                    printable(peer), own));
   return own;
 }
 

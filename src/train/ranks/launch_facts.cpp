@@ -37,27 +37,27 @@ struct Variables {
 
 constexpr int64_t kMostRanks = 65536;
 
-// The names of one launcher. `marker`: it is this launcher when that is set.
+// The names of one launcher. It is Slurm or Open MPI when `world` is set.
 struct Names {
-  const char *by, *marker, *rank, *world, *local_rank, *per_host;
+  const char *by, *rank, *world, *local_rank, *per_host;
 };
-constexpr Names kTorchrun{"torchrun", "WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr Names kTorchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 // srun's own: a batch script, which is one process however many tasks the job has, does not get it.
-constexpr Names kSlurm{"Slurm", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""};
-constexpr Names kOpenMpi{"Open MPI",
-                         "OMPI_COMM_WORLD_SIZE",
-                         "OMPI_COMM_WORLD_RANK",
-                         "OMPI_COMM_WORLD_SIZE",
-                         "OMPI_COMM_WORLD_LOCAL_RANK",
+constexpr Names kSlurm{"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""};
+constexpr Names kOpenMpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                          "OMPI_COMM_WORLD_LOCAL_SIZE"};
 
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || starts_with(address, "127.") || address == "::1";
+}
+
 RankFacts read_ranks(const Variables& variables, const Names& names) {
-  for (const char* needed : {names.rank, names.world})
+  for (const auto& [needed, other] : {std::pair{names.rank, names.world}, std::pair{names.world, names.rank}})
     if (!variables.has(needed))
       throw ConfigError(fmt::format(
           "{} is set, but {} is not: a launcher sets both. Unset the one for a run of its own, or start with torchrun, "
           "srun, mpirun or `redline launch`.",
-          names.marker, needed));
+          other, needed));
   RankFacts ranks;
   ranks.world = variables.number(names.world, 1, kMostRanks);
   ranks.rank = variables.number(names.rank, 0, kMostRanks);
@@ -65,9 +65,17 @@ RankFacts read_ranks(const Variables& variables, const Names& names) {
     throw ConfigError(
         fmt::format("{} is {}, but there are only {} ranks ({}).", names.rank, ranks.rank, ranks.world, names.world));
   ranks.local_rank = variables.number_or(names.local_rank, 0, kMostRanks, ranks.rank);
-  ranks.per_host = *names.per_host != '\0' && variables.has(names.per_host)
-                       ? variables.number(names.per_host, 1, kMostRanks)
-                       : std::max(ranks.local_rank + 1, variables.has(names.local_rank) ? 1 : ranks.world);
+  ranks.per_host = ranks.world;
+  if (*names.per_host == '\0') return ranks;  // Slurm's has another form: the caller reads it
+  const bool numbered = variables.has(names.local_rank), counted = variables.has(names.per_host);
+  if (counted) ranks.per_host = variables.number(names.per_host, 1, kMostRanks);
+  // With neither, all are on this machine, unless rank 0 is said to be on another.
+  const bool elsewhere = variables.has("MASTER_ADDR") && !is_loopback(variables.text("MASTER_ADDR"));
+  if (ranks.world > 1 && (numbered != counted || (!counted && elsewhere)))
+    throw ConfigError(fmt::format(
+        "{} ranks, but {} is not set, so it is not known which of them are on this machine. Set {} (from 0 on each "
+        "machine) and {} (how many are on it), as torchrun does.",
+        ranks.world, numbered ? names.per_host : names.local_rank, names.local_rank, names.per_host));
   return ranks;
 }
 
@@ -98,8 +106,7 @@ void check(const Launch& launch) {
   if (ranks.per_host > ranks.world)
     throw ConfigError(
         fmt::format("{} says that {} of {} ranks are on this machine.", launch.by, ranks.per_host, ranks.world));
-  const bool loopback = launch.address == "localhost" || starts_with(launch.address, "127.") || launch.address == "::1";
-  if (!launch.one_host() && loopback)
+  if (!launch.one_host() && is_loopback(launch.address))
     throw ConfigError(fmt::format(
         "{} ranks on several machines (this one has {}), but MASTER_ADDR is {}, which each machine reaches itself by. "
         "Give the address of rank 0's machine in the network that joins them.",
@@ -118,7 +125,7 @@ std::string first_host(const std::string& list) {
 Launch read_launch(const Environment& variable) {
   const Variables variables{variable};
   Launch launch;
-  const bool slurm = variables.has(kSlurm.marker), mpi = variables.has(kOpenMpi.marker);
+  const bool slurm = variables.has(kSlurm.world), mpi = variables.has(kOpenMpi.world);
   if (variables.has("WORLD_SIZE") || variables.has("RANK")) {
     launch.by = variables.has(kTokenVariable) ? "redline" : "torchrun";
     launch.ranks = read_ranks(variables, kTorchrun);

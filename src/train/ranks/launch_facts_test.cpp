@@ -76,6 +76,19 @@ TEST(LaunchFacts, SeveralMachinesNeedAnAddressThatIsNotTheirOwn) {
   EXPECT_NE(launch_refusal(set).find("MASTER_ADDR does not say"), std::string::npos);
 }
 
+// Kubernetes' operators set no more than these: one machine only where nothing says otherwise.
+TEST(LaunchFacts, WithoutLocalNumbersRanksAreOnOneMachineOrRefused) {
+  Set set{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29500"}};
+  EXPECT_TRUE(launch_of(set).one_host());
+  EXPECT_EQ(launch_of(set).ranks.local_rank, 1);
+  set["MASTER_ADDR"] = "localhost";
+  EXPECT_TRUE(launch_of(set).one_host());
+  set["MASTER_ADDR"] = "job-master-0";
+  EXPECT_NE(launch_refusal(set).find("LOCAL_RANK is not set"), std::string::npos);
+  set.insert({{"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}});
+  EXPECT_EQ(launch_of(set).address, "job-master-0");
+}
+
 TEST(LaunchFacts, SlurmAndOpenMpi) {
   const Launch slurm = launch_of({{"SLURM_STEP_NUM_TASKS", "5"},
                                   {"SLURM_PROCID", "4"},
@@ -98,6 +111,17 @@ TEST(LaunchFacts, SlurmAndOpenMpi) {
   EXPECT_EQ(mpi.by, "Open MPI");
   EXPECT_EQ(mpi.ranks.rank, 1);
   EXPECT_EQ(mpi.address, "127.0.0.1");
+  EXPECT_NE(launch_refusal({{"SLURM_STEP_NUM_TASKS", "2"},
+                            {"SLURM_PROCID", "1"},
+                            {"SLURM_LOCALID", "1"},
+                            {"SLURM_STEP_TASKS_PER_NODE", "2(x"},
+                            {"SLURM_JOB_ID", "815"}})
+                .find("'2(x'"),
+            std::string::npos);
+  EXPECT_NE(launch_refusal({{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_JOB_ID", "815"}}).find("SLURM_PROCID is not"),
+            std::string::npos);
+  EXPECT_NE(launch_refusal({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "3"}}).find("only 2 ranks"),
+            std::string::npos);
   EXPECT_EQ(first_host("a1,b2"), "a1");
   EXPECT_EQ(first_host("node"), "node");
   EXPECT_EQ(first_host("n[3,5]"), "n3");
@@ -111,11 +135,19 @@ TEST(LaunchFacts, ContradictionsHaveSentences) {
   };
   EXPECT_EQ(launch_refusal(torchrun_of("1", "2")), "");
   EXPECT_EQ(changed("RANK", "2"), "RANK is 2, but there are only 2 ranks (WORLD_SIZE).");
-  EXPECT_NE(changed("RANK", "").find("RANK is not"), std::string::npos);
+  EXPECT_EQ(changed("RANK", "").find("WORLD_SIZE is set, but RANK is not"), 0u);
+  EXPECT_EQ(changed("WORLD_SIZE", "").find("RANK is set, but WORLD_SIZE is not"), 0u);
+  EXPECT_NE(changed("RANK", "-1").find("'-1'"), std::string::npos);
+  EXPECT_NE(changed("RANK", "1.0").find("'1.0'"), std::string::npos);
+  EXPECT_NE(changed("WORLD_SIZE", "0").find("from 1 to"), std::string::npos);
   EXPECT_NE(changed("WORLD_SIZE", "two").find("'two'"), std::string::npos);
   EXPECT_NE(changed("LOCAL_RANK", "2").find("number 2 of 2"), std::string::npos);
   EXPECT_NE(changed("LOCAL_WORLD_SIZE", "4").find("4 of 2 ranks"), std::string::npos);
+  EXPECT_NE(changed("LOCAL_WORLD_SIZE", "0").find("from 1 to"), std::string::npos);
+  EXPECT_NE(changed("LOCAL_WORLD_SIZE", "").find("LOCAL_WORLD_SIZE is not set"), std::string::npos);
+  EXPECT_NE(changed("LOCAL_RANK", "").find("LOCAL_RANK is not set"), std::string::npos);
   EXPECT_NE(changed("MASTER_PORT", "70000").find("65535"), std::string::npos);
+  EXPECT_NE(changed("MASTER_PORT", "0").find("from 1 to"), std::string::npos);
   EXPECT_NE(changed("MASTER_PORT", "").find("where they meet"), std::string::npos);
   Set two = torchrun_of("1", "2");
   two.insert({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}});

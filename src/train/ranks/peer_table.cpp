@@ -51,6 +51,12 @@ void PeerTable::gone(int rank, const std::string& how) {
   if (rank >= 0 && rank < static_cast<int>(peers_.size())) peers_[static_cast<size_t>(rank)].gone = how;
 }
 
+int PeerTable::never_seen() const {
+  for (size_t r = 0; r < peers_.size(); ++r)
+    if (static_cast<int>(r) != rank_ && !peers_[r].seen) return static_cast<int>(r);
+  return -1;
+}
+
 std::optional<Loss> PeerTable::lost() const {
   std::optional<Loss> failed, silent, follower;
   int longest = 0;

@@ -46,6 +46,8 @@ class PeerTable {
   // The first cause: a rank that is gone, then one that failed by itself, then the one silent for longest, then one
   // that failed because of others.
   std::optional<Loss> lost() const;
+  // The first that has not been heard of at all; -1: none.
+  int never_seen() const;
 
  private:
   struct Peer {

@@ -58,6 +58,20 @@ TEST(PeerTable, TheFirstCauseIsNamed) {
   EXPECT_EQ(table.lost()->sentence, "Rank 3 was killed by Killed (last seen in backward of step 17).");
 }
 
+TEST(PeerTable, WhoHasNotComeIsKnown) {
+  PeerTable table(1, 3, 4, 2.5);
+  EXPECT_EQ(table.never_seen(), 0);
+  table.look(0, beat_of(1));
+  EXPECT_EQ(table.never_seen(), 2);
+  for (int look = 0; look < 9; ++look) {
+    table.look(0, beat_of(2 + look));
+    table.look(2, std::nullopt);
+  }
+  EXPECT_FALSE(table.lost()) << "the rendezvous has a limit of its own";
+  table.look(2, beat_of(1));
+  EXPECT_EQ(table.never_seen(), -1);
+}
+
 TEST(PeerTable, OneThatIsDoneIsNotLost) {
   PeerTable table(1, 2, 2, 1.0);
   for (int look = 0; look < 9; ++look) table.look(0, beat_of(5, Beat::State::Done));

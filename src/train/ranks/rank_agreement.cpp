@@ -102,6 +102,8 @@ torch::Tensor RankAgreement::reference_weight(const torch::Tensor& weight, int64
 
 std::unique_ptr<GradientSync> RankAgreement::sync_gradients(task::Task& task, const measure::StepClock& clock) {
   task_ = &task;
+  // Without layers that span ranks nobody meets in them: no exchange, and no wait for what a short rank cannot know.
+  settings_.sync_batchnorm = settings_.sync_batchnorm && task.batch_statistics();
   metrics_.clear();
   for (const task::MetricInfo& metric : task.metrics()) metrics_.push_back(metric.name);
   watch_.follow(&clock);

@@ -1,7 +1,10 @@
 // What ranks decide together, with ranks as threads: verdicts, statistics, sums and padding.
 #include "train/ranks/rank_agreement.h"
 
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
+
+#include <utility>
 
 #include "train/signals.h"
 #include "train/step/eager_step.h"
@@ -158,6 +161,59 @@ TEST(RankAgreement, StatisticsOfEachRankBecomeTheirMean) {
     // Rank 0 would have 1.25, rank 1 4: (3 * 1.25 + 4) / 4.
     EXPECT_FLOAT_EQ(mean[0].item<float>(), 1.9375f);
     EXPECT_FLOAT_EQ(variance[1].item<float>(), 2.9375f);
+    agreement.forget_loop();
+  });
+}
+
+// Out of memory once, on one rank, with a single sample: nothing is left to cut.
+class HungryTask : public example::CurveTask {
+ public:
+  HungryTask(bool hungry, int64_t step) : CurveTask({}, /*seed=*/1), hungry_(hungry), step_(step) {}
+  task::Loss loss(const task::Batch& batch, task::Context& ctx) override {
+    if (ctx.training() && ctx.step() == step_ && std::exchange(hungry_, false))
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "a test's");
+    return CurveTask::loss(batch, ctx);
+  }
+
+ private:
+  bool hungry_;
+  int64_t step_;
+};
+
+TEST(RankAgreement, CopiesOfTheStateAreGivenBackByAll) {
+  StopFlag::clear();
+  run_as_ranks(2, [](ThreadRank& self) {
+    const auto job = testing::make_job({"model.train_ds.batch_size=1", "trainer.guards.snapshot_every_n_steps=3"});
+    HungryTask task(self.rank() == 1, /*step=*/1);
+    const auto train = job->build_loader(task, Job::Part::Train, {});
+    testing::Collected seen;
+    RankAgreement agreement(self.group, self.watch, {});
+    Trainer trainer({task, *train, nullptr, nullptr, &seen, nullptr, &agreement},
+                    make_loop_settings(*job, task, *train));
+    trainer.run_steps(8);  // past the step at which the next copy would have been due
+    EXPECT_EQ(trainer.position().step, 8);
+    EXPECT_EQ(trainer.position().skipped_steps, 0);
+    EXPECT_EQ(seen.count("guard.no_snapshot"), 1) << "rank " << self.rank();
+    agreement.forget_loop();
+  });
+}
+
+TEST(RankAgreement, LayersSpanRanksOnlyInAModelThatHasSome) {
+  run_as_ranks(2, [](ThreadRank& self) {
+    const auto job = testing::make_job();
+    const auto task = job->build_task();
+    RankAgreementSettings settings;
+    settings.sync_batchnorm = true;
+    RankAgreement agreement(self.group, self.watch, settings);
+    measure::StepClock clock;
+    const auto sync = agreement.sync_gradients(*task, clock);
+    EXPECT_EQ(agreement.pieces(self.rank() + 1, true), self.rank() + 1) << "each cuts as it needs to";
+    EXPECT_EQ(sync->begin_piece(true), nullptr);
+    // A rank too short of memory for its first piece can go along all the same.
+    sync->begin();
+    bool between = false;
+    sync->keep_company(/*last=*/true, [&] { between = true; });
+    EXPECT_TRUE(between);
     agreement.forget_loop();
   });
 }

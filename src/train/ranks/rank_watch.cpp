@@ -85,6 +85,7 @@ void RankWatch::look() {
     known_[at] = known_[at] || store_->check({beat_key(r)});
     table_.look(r, known_[at] ? Beat::parse(store_->get_to_str(beat_key(r))) : std::nullopt);
   }
+  missing_.store(table_.never_seen());
 }
 
 void RankWatch::found(Loss loss) {
@@ -141,7 +142,7 @@ void RankWatch::supervise() {
       const int64_t now = looks_.load();
       still = now == looks ? still + 1 : 0;
       looks = now;
-      if (still * look_seconds_ >= 2 * peer_seconds_)
+      if (still * look_seconds_ >= peer_seconds_ + 2 * look_seconds_)
         found({0,
                fmt::format("The store of the job has not answered for {}: {}, which holds it, is stopped or cut off.",
                            format_seconds(still * look_seconds_),
@@ -176,6 +177,10 @@ void RankWatch::explain(const std::string& what) {
   changed_.wait_for(lock, duration(peer_seconds_ + 3 * look_seconds_ + 1.0), [this] { return lost_.has_value(); });
   explaining_ = true;
   if (lost_) throw PeerLostError(lost_->sentence);
+  if (const int missing = missing_.load(); missing >= 0)
+    throw PeerLostError(
+        fmt::format("Rank {} of {} has not come: it was not started, or does not reach the others ({}).", missing,
+                    launch_.ranks.world, what));
   throw PeerLostError(fmt::format("Ranks lost their connection, but all of them live: {}.{}", what, kHowToContinue));
 }
 

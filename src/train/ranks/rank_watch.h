@@ -62,6 +62,7 @@ class RankWatch {
   std::atomic<const char*> phase_{"start"};
   std::atomic<int64_t> step_{0};
   std::atomic<int64_t> looks_{0};
+  std::atomic<int> missing_{-1};   // a rank that has not been heard of yet
   std::atomic<int> ends_with_{0};  // this rank is on its way out with that code
 
   std::mutex telling_;  // guards the store's use and the count
