@@ -98,8 +98,13 @@ double product_rate(torch::ScalarType type) {
   return 2.0 * 1024.0 * 1024.0 * 1024.0 / best * 1e-9;
 }
 
+// As after an optimiser's step: gradients are gone and every weight is another value, so that making weights ready for
+// products is part of every step, as in training.
 double step(StepCase& c, Precision precision) {
-  for (torch::Tensor& parameter : c.task->module().parameters()) parameter.mutable_grad().reset();
+  for (torch::Tensor& parameter : c.task->module().parameters()) {
+    parameter.mutable_grad().reset();
+    parameter.unsafeGetTensorImpl()->bump_version();
+  }
   task::Context ctx(1, 0, true, c.batch.sample_ids);
   task::Loss loss;
   {
@@ -116,7 +121,7 @@ struct Outcome {
   torch::Tensor gradients;
 };
 
-// Peaks count from the model and its batch; weights that are kept made ready for products come on top.
+// Peaks count from the model and its batch; weights made ready for products come on top, for as long as they are held.
 Outcome outcome(StepCase& c, Precision precision, double before) {
   step(c, precision);  // what is made once is there
   for (torch::Tensor& parameter : c.task->module().parameters()) parameter.mutable_grad().reset();

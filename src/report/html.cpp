@@ -202,12 +202,14 @@ std::string ranks_section(const Page& page, const RunPart& run) {
 
 std::string operators_section(const RunPart& run) {
   if (run.operators.empty()) return {};
-  HtmlTable table({{"operator", ""}, {"calls", "n"}, {"own time", "n"}, {"share", "n"}, {"of the measured peak", "n"}});
+  HtmlTable table(
+      {{"operator", ""}, {"calls", "n"}, {"own time", "n"}, {"share", "n"}, {"of the measured peak", "n"}, {"in", ""}});
   for (size_t i = 0; i < std::min<size_t>(20, run.operators.size()); ++i) {
     const doctor::OperatorLine& line = run.operators[i];
     table.add({"<code>" + draw::escape_html(line.name) + "</code>", std::to_string(line.calls),
                format_seconds(line.seconds), fmt::format("{:.1f} %", 100 * line.share),
-               line.share_of_peak >= 0 ? fmt::format("{:.0f} %", 100 * line.share_of_peak) : ""});
+               line.share_of_peak >= 0 ? fmt::format("{:.0f} %", 100 * line.share_of_peak) : "",
+               line.fell_back ? "<strong>" + line.number + "</strong>" : line.number});
   }
   return heading("Operators of one step") + table.markup();
 }

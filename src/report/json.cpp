@@ -158,7 +158,9 @@ std::string render_json(const Page& page) {
                                    {"calls", line.calls},
                                    {"seconds", line.seconds},
                                    {"share", line.share},
-                                   {"share_of_peak", known_or_null(line.share_of_peak)}});
+                                   {"share_of_peak", known_or_null(line.share_of_peak)},
+                                   {"number", line.number},
+                                   {"fell_back", line.fell_back}});
     if (run.ranks) part["ranks"] = ranks_json(*run.ranks);
     if (run.card) part["tune_card"] = json::parse(measure::tune_card_to_json(*run.card));
     out["runs"].push_back(std::move(part));

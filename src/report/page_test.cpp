@@ -71,6 +71,22 @@ TEST(Page, JsonHoldsTheSameNumbers) {
   EXPECT_EQ(parsed["runs"][0]["diagnosis"]["verdict"], doctor::limit_name(page.runs[0].diagnosis->limit));
 }
 
+TEST(Page, OperatorsThatFellBackAreNamedWithTheirCost) {
+  Page page{"", {make_part("run", 50)}, {}};
+  page.runs[0].operators = {{"mm", 8, 0.03, 0.6, 0.9, "bf16", false},
+                            {"convolution_backward", 2, 0.015, 0.3, -1, "fp32", true},
+                            {"index", 2, 0.005, 0.1, -1, "", false}};
+  EXPECT_THAT(render_text(page, 100),
+              HasSubstr("Fell back to fp32: 30 % of the operators' time (convolution_backward 30.0 %)."));
+  EXPECT_THAT(render_html(page), HasSubstr("<strong>fp32</strong>"));
+  const auto parsed = nlohmann::json::parse(render_json(page))["runs"][0]["operators"];
+  EXPECT_EQ(parsed[1]["number"], "fp32");
+  EXPECT_TRUE(parsed[1]["fell_back"].get<bool>());
+  EXPECT_FALSE(parsed[0]["fell_back"].get<bool>());
+  page.runs[0].operators[1].fell_back = false;  // an fp32 job
+  EXPECT_THAT(render_text(page, 100), Not(HasSubstr("Fell back")));
+}
+
 TEST(Page, AnEmptyRunIsSaidNotDrawn) {
   const Page page{"", {make_part("empty", 0)}, {}};
   EXPECT_THAT(render_html(page), HasSubstr("no finished steps"));

@@ -86,6 +86,21 @@ std::string diagnosis_text(const doctor::Diagnosis& diagnosis, int width, bool f
   return out;
 }
 
+// What of a job in less than fp32 ran in fp32 all the same, and what it cost.
+std::string fallen_text(const std::vector<doctor::OperatorLine>& operators, int width) {
+  double share = 0;
+  std::vector<std::string> named;
+  for (const doctor::OperatorLine& line : operators) {
+    if (!line.fell_back) continue;
+    share += line.share;
+    if (named.size() < 6 && line.share >= 0.005)
+      named.push_back(fmt::format("{} {:.1f} %", printable(line.name), 100 * line.share));
+  }
+  if (named.empty()) return {};
+  return wrap_text(
+      fmt::format("Fell back to fp32: {:.0f} % of the operators' time ({}).", 100 * share, join(named, ", ")), width);
+}
+
 std::string operators_text(const std::vector<doctor::OperatorLine>& operators, int width) {
   if (operators.empty()) return {};
   const auto room = static_cast<size_t>(std::clamp(width - 46, 12, 48));
@@ -96,7 +111,7 @@ std::string operators_text(const std::vector<doctor::OperatorLine>& operators, i
                        format_seconds(line.seconds), 100 * line.share, fmt::format("x{}", line.calls),
                        line.share_of_peak >= 0 ? fmt::format("  {:.0f} % of peak", 100 * line.share_of_peak) : "");
   }
-  return out;
+  return out + fallen_text(operators, width);
 }
 
 std::string ranks_text(const doctor::RankView& view, int width) {

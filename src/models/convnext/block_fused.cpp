@@ -1,6 +1,7 @@
 // A block as one autograd node. Forward: the depthwise layer, then over tiles of rows LayerNorm, product, bias, GELU,
 // product, bias, layer scale, stochastic depth and residual while the tile is in the cache. Kept for backward: the
-// input, the normalised rows with their deviations, and the pre-activations: half of what the operators keep.
+// input, the normalised rows with their deviations, and the pre-activations: half of what the operators keep. Where
+// products run in bfloat16 all three are kept rounded, and the input itself is let go.
 //
 // Backward goes over chunks of rows: what the weight gradients need (gradient and activation of the wide layer) is made
 // tile by tile and used at once, so it never takes more than a chunk. The layer scale's gradient needs the block's
@@ -18,6 +19,7 @@
 #include "models/layers/gemm.h"
 #include "models/layers/gemm_bf16.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/kept_rows.h"
 #include "models/layers/panel_gemm.h"
 #include "models/layers/row_kernels.h"
 
@@ -61,10 +63,12 @@ struct BlockBackward : HandNode {
   bool in_panels = false, rounded = false;
   torch::Tensor hat, rstd, hidden;  // [rows, C], [rows], [rows, 4 C] or its panels; the two large ones may be rounded
   torch::Tensor factors;            // [N]; undefined: nothing is dropped
+  KeptRows kept_x;                  // the input where it is rounded, else it is an input of the node
   void release_intermediates() override {
     hat.reset();
     rstd.reset();
     hidden.reset();
+    kept_x.reset();
   }
   std::string name() const override { return "ConvNeXtBlockBackward"; }
   variable_list apply(variable_list&& grads) override;
@@ -166,7 +170,7 @@ variable_list BlockBackward::apply(variable_list&& grads) {
   const at::NoGradGuard no_grad;
   variable_list out(kNumInputs);
   if (!grads[0].defined()) return out;
-  const torch::Tensor g = grads[0].to(torch::kFloat32).contiguous(), x = input(kX), scale = input(kScale);
+  const torch::Tensor g = grads[0].to(torch::kFloat32).contiguous(), scale = input(kScale);
   const torch::Tensor w1 = input(kWeight1).contiguous(), w2 = input(kWeight2).contiguous();
   const int64_t num_rows = shape.rows(), dim = shape.channels, width = w1.size(0);
   RowGrads found{torch::empty({num_rows, dim}), torch::empty({width, dim}), torch::empty({dim, width}), {}};
@@ -181,6 +185,7 @@ variable_list BlockBackward::apply(variable_list&& grads) {
     rows_backward_in_panels(g, w1, w2, norm_sums, found);
   else
     rows_backward(g, w1, w2, norm_sums, found);
+  const torch::Tensor x = rounded ? kept_x.tensor() : input(kX);
   release_intermediates();
   out[kNormWeight] = norm_sums.total(0);
   out[kNormBias] = norm_sums.total(1);
@@ -191,11 +196,11 @@ variable_list BlockBackward::apply(variable_list&& grads) {
   out[kWeight2] = found.grad_w2;
   torch::Tensor taps = torch::empty({kTaps, dim});
   out[kTapBias] = torch::empty({dim});
-  depthwise_weight_grad(shape, values(x), values(found.grad_taps_out), taps.mutable_data_ptr<float>(),
-                        out[kTapBias].mutable_data_ptr<float>());
+  depthwise_weight_grad(shape, values(x.to(torch::kFloat32)), values(found.grad_taps_out),
+                        taps.mutable_data_ptr<float>(), out[kTapBias].mutable_data_ptr<float>());
   out[kTapWeight] = channels_first(taps);
   if (wants(kX)) {
-    out[kX] = torch::empty(x.sizes());
+    out[kX] = torch::empty(g.sizes());
     const torch::Tensor flipped = taps_first(input(kTapWeight), /*flipped=*/true);
     depthwise_sum(shape, values(found.grad_taps_out), values(flipped), nullptr, values(g), at_row(out[kX], 0));
   }
@@ -230,18 +235,20 @@ void rows_forward(const Block& b, const torch::Tensor& x, torch::ScalarType type
 torch::Tensor block(const Block& b, const torch::Tensor& x_in, const Pass& pass) {
   const torch::Tensor x = x_in.contiguous();
   const Mlp& mlp = b->mlp;
+  const torch::ScalarType type = gemm_type();
+  const bool rounded = bf16_products(type);
   const auto node =
       make_node<BlockBackward>({x, b->conv_dw->weight, b->conv_dw->bias, b->norm->weight, b->norm->bias,
-                                mlp->fc1->weight, mlp->fc1->bias, mlp->fc2->weight, mlp->fc2->bias, b->gamma});
+                                mlp->fc1->weight, mlp->fc1->bias, mlp->fc2->weight, mlp->fc2->bias, b->gamma},
+                               /*let_go=*/rounded ? 1 : 0);
   torch::Tensor out;
   {
     const at::NoGradGuard no_grad;
-    const torch::ScalarType type = gemm_type();
     const MapShape shape{x.size(0), x.size(1), x.size(2), x.size(3)};
     torch::Tensor factors;
     if (pass.ctx->training() && b->drop_path > 0.0)
       factors = pass.ctx->drop_path(torch::ones({shape.images}), b->drop_path, b->place + ".drop_path");
-    const bool in_panels = type == torch::kFloat32 && panels::preferred(), rounded = bf16_products(type);
+    const bool in_panels = type == torch::kFloat32 && panels::preferred();
     const int64_t num_rows = shape.rows(), dim = shape.channels, width = mlp->fc1->weight.size(0);
     torch::Tensor hat = torch::empty({num_rows, dim}), rstd = torch::empty({num_rows}), hidden, low_hat;
     if (node && rounded) {
@@ -279,6 +286,7 @@ torch::Tensor block(const Block& b, const torch::Tensor& x_in, const Pass& pass)
       node->rstd = rstd;
       node->hidden = hidden;
       node->factors = factors;
+      if (rounded) node->kept_x = KeptRows(x, type);
     }
   }
   attach(out, node);

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "device/memory.h"
 #include "models/convnext/gelu.h"
 #include "models/convnext/gelu_bf16.h"
 #include "models/convnext/model.h"
@@ -199,6 +200,58 @@ TEST(ConvNeXtBlock, RoundedRowsStayNear) {
         const auto low = run(true);
         bf16_panels::use(bf16_panels::Way::kAsTheMachine);
         expect_near(low, full, 3e-2);
+      }
+}
+
+// Of two blocks in a row, what the graph holds: rounded half as much, the second block's input included.
+TEST(ConvNeXtBlock, KeepsHalfWhereProductsAreRounded) {
+  device::memory::install();
+  bf16_panels::use(bf16_panels::Way::kPlain);
+  Block first = make_block(32, 0.5, 0.0), second = make_block(32, 0.5, 0.0);
+  const auto ids = ids_of(2);
+  const torch::Tensor x = wave({2, 16, 16, 32}, 0.1, torch::kFloat32).requires_grad_(true);
+  const auto kept = [&](bool low) {
+    task::Context ctx(5, 2, true, ids);
+    at::autocast::set_autocast_enabled(at::kCPU, low);
+    at::autocast::set_autocast_dtype(at::kCPU, torch::kBFloat16);
+    const int64_t before = device::memory::stats().live_bytes;
+    const torch::Tensor sum = block(second, block(first, x, {&ctx, true}), {&ctx, true}).sum();
+    const int64_t held = device::memory::stats().live_bytes - before;
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    return static_cast<double>(held);
+  };
+  const double full = kept(false), low = kept(true);
+  bf16_panels::use(bf16_panels::Way::kAsTheMachine);
+  EXPECT_GT(full, 2.0 * 512 * 32 * 4 * 5);  // the control: it was counted
+  EXPECT_LT(low, 0.6 * full);
+}
+
+// Norm before and after, pictures whose last rows and columns belong to no patch.
+TEST(PatchLayer, RoundedRowsStayNear) {
+  for (const auto way : {bf16_panels::Way::kAsTheMachine, bf16_panels::Way::kPlain})
+    for (const bool norm_first : {false, true})
+      for (const auto& [images, height, width, in, dim] :
+           {std::array<int64_t, 5>{3, 9, 14, 12, 20}, {2, 7, 5, 24, 40}, {2, 32, 32, 32, 48}}) {
+        SCOPED_TRACE(::testing::Message()
+                     << norm_first << ": " << images << "x" << height << "x" << width << "x" << in);
+        PatchLayer layer(in, dim, 2, norm_first);
+        fill(layer);
+        // A mean far above what lies around it must not cost digits.
+        const torch::Tensor x = (wave({images, height, width, in}, 0.1, torch::kFloat32) + (norm_first ? 100.0 : 0.0))
+                                    .requires_grad_(norm_first);
+        const auto run = [&](bool low) {
+          at::autocast::set_autocast_enabled(at::kCPU, low);
+          at::autocast::set_autocast_dtype(at::kCPU, torch::kBFloat16);
+          const auto out = run_layer(layer, x, [&](const torch::Tensor& v) { return fused::patch_layer(layer, v); });
+          at::autocast::set_autocast_enabled(at::kCPU, false);
+          return out;
+        };
+        const auto full = run(false);
+        bf16_panels::use(way);
+        const auto low = run(true);
+        bf16_panels::use(bf16_panels::Way::kAsTheMachine);
+        expect_near(low, full, 3e-2);
+        EXPECT_GT(largest_difference(low[0], full[0]), 1e-5) << "the products did not run in bfloat16";
       }
 }
 

@@ -6,6 +6,7 @@
 #include "models/convnext/row_kernels.h"
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/kept_rows.h"
 #include "models/layers/row_kernels.h"
 
 #include <cstring>
@@ -36,15 +37,38 @@ struct Patches {
     const int64_t image = p / (rows * columns), at = p % (rows * columns);
     return ((image * height + at / columns * side + ky) * width + at % columns * side) * channels;
   }
-  void gather(const float* x, int64_t begin, int64_t end, float* to) const {
+  // work(offset of a line in the pictures, offset of it in patches that lie one after another).
+  template <class Work>
+  void lines(int64_t begin, int64_t end, const Work& work) const {
+    int64_t at = 0;
     for (int64_t p = begin; p < end; ++p)
-      for (int64_t ky = 0; ky < side; ++ky, to += line())
-        std::memcpy(to, x + offset(p, ky), static_cast<size_t>(line()) * sizeof(float));
+      for (int64_t ky = 0; ky < side; ++ky, at += line()) work(offset(p, ky), at);
+  }
+  void gather(const float* x, int64_t begin, int64_t end, float* to) const {
+    lines(begin, end, [&](int64_t place, int64_t at) {
+      std::memcpy(to + at, x + place, static_cast<size_t>(line()) * sizeof(float));
+    });
   }
   void scatter(const float* from, int64_t begin, int64_t end, float* x) const {
-    for (int64_t p = begin; p < end; ++p)
-      for (int64_t ky = 0; ky < side; ++ky, from += line())
-        std::memcpy(x + offset(p, ky), from, static_cast<size_t>(line()) * sizeof(float));
+    lines(begin, end, [&](int64_t place, int64_t at) {
+      std::memcpy(x + place, from + at, static_cast<size_t>(line()) * sizeof(float));
+    });
+  }
+  // The same between normalised patches, with a deviation for each pixel, and rounded pictures.
+  void scatter_normed(const float* hats, const float* deviations, int64_t begin, int64_t end, torch::Tensor& hat,
+                      float* rstd) const {
+    lines(begin, end, [&](int64_t place, int64_t at) {
+      KeptRows::write(hats + at, line(), hat, place);
+      std::copy_n(deviations + at / channels, side, rstd + place / channels);
+    });
+  }
+  void gather_normed(const KeptRows& hat, const float* rstd, int64_t begin, int64_t end, float* hats,
+                     float* deviations) const {
+    std::vector<float> widened;
+    lines(begin, end, [&](int64_t place, int64_t at) {
+      std::copy_n(hat.run(place, line(), widened), line(), hats + at);
+      std::copy_n(rstd + place / channels, side, deviations + at / channels);
+    });
   }
   bool covers_all() const { return height % side == 0 && width % side == 0; }
   int64_t side, height, width, channels, rows = 0, columns = 0, count = 0;
@@ -64,7 +88,11 @@ struct PatchBackward : HandNode {
   int64_t side = 0;
   bool norm_first = false;
   torch::ScalarType type = torch::kFloat32;
-  torch::Tensor hat, rstd;  // of a norm that comes after; one that comes before is made again
+  // Of a norm that comes after. One that comes before is made again from the pixels, or where products run in bfloat16
+  // kept rounded in their place, hat [N, H, W, C] and rstd [N, H, W].
+  KeptRows hat;
+  torch::Tensor rstd;
+  bool kept_first() const { return norm_first && hat.defined(); }
   void release_intermediates() override {
     hat.reset();
     rstd.reset();
@@ -75,7 +103,7 @@ struct PatchBackward : HandNode {
     const at::NoGradGuard no_grad;
     variable_list out(kNumPatchInputs);
     if (!grads[0].defined()) return out;
-    const torch::Tensor g = grads[0].to(torch::kFloat32).contiguous(), x = input(kPixels);
+    const torch::Tensor g = grads[0].to(torch::kFloat32).contiguous(), x = kept_first() ? hat.tensor() : input(kPixels);
     const Patches patches(x, side);
     const torch::Tensor weight = patch_weight(input(kConvWeight)), norm_weight = input(kPatchNormWeight),
                         norm_bias = input(kPatchNormBias);
@@ -93,20 +121,25 @@ struct PatchBackward : HandNode {
       for_row_tiles(count, kPatchTile, [&](int64_t begin, int64_t end) {
         const int64_t n = end - begin, first = start + begin;
         float* tile = line_of(inputs, begin, depth);
-        patches.gather(floats(x), first, start + end, tile);
+        if (!kept_first()) patches.gather(floats(x), first, start + end, tile);
         const float* tile_grad = floats(g) + first * dim;
         if (norm_first) {
           std::vector<float> hats(static_cast<size_t>(n * depth)), deviations(static_cast<size_t>(n * pixels)),
               grad_tile(static_cast<size_t>(n * depth));
-          rows::normalise(tile, n * pixels, channels, hats.data(), deviations.data());
+          if (kept_first())
+            patches.gather_normed(hat, floats(rstd), first, start + end, hats.data(), deviations.data());
+          else
+            rows::normalise(tile, n * pixels, channels, hats.data(), deviations.data());
           rows::affine(hats.data(), floats(norm_weight), floats(norm_bias), n * pixels, channels, tile);
           gemm.nn(n, depth, dim, tile_grad, dim, operand, 0.0f, grad_tile.data(), depth);
           rows::norm_backward(grad_tile.data(), hats.data(), deviations.data(), floats(norm_weight), n * pixels,
                               channels, grad_tile.data(), norm_sums.local(0), norm_sums.local(1));
           if (grad_x.defined()) patches.scatter(grad_tile.data(), first, start + end, grad_x.mutable_data_ptr<float>());
         } else {
-          rows::norm_backward(tile_grad, floats(hat) + first * dim, floats(rstd) + first, floats(norm_weight), n, dim,
-                              line_of(grad_conv, begin, dim), norm_sums.local(0), norm_sums.local(1));
+          std::vector<float> widened;
+          rows::norm_backward(tile_grad, hat.rows(first, start + end, widened), floats(rstd) + first,
+                              floats(norm_weight), n, dim, line_of(grad_conv, begin, dim), norm_sums.local(0),
+                              norm_sums.local(1));
           tile_grad = line_of(grad_conv, begin, dim);
         }
         rows::add_column_sums(tile_grad, n, dim, bias_sum.local());
@@ -131,12 +164,14 @@ struct PatchBackward : HandNode {
 
 torch::Tensor patch_layer(const PatchLayer& layer, const torch::Tensor& x_in) {
   const torch::Tensor x = x_in.contiguous();
+  const torch::ScalarType type = gemm_type();
+  const bool rounded = bf16_products(type), keeps_first = rounded && layer->norm_first;
   const auto node =
-      make_node<PatchBackward>({x, layer->conv->weight, layer->conv->bias, layer->norm->weight, layer->norm->bias});
+      make_node<PatchBackward>({x, layer->conv->weight, layer->conv->bias, layer->norm->weight, layer->norm->bias},
+                               /*let_go=*/keeps_first ? 1 : 0);
   torch::Tensor out;
   {
     const at::NoGradGuard no_grad;
-    const torch::ScalarType type = gemm_type();
     const Patches patches(x, layer->size);
     const torch::Tensor weight = patch_weight(layer->conv->weight);
     const GemmOperand operand(weight, type, GemmUse::kNt);
@@ -144,10 +179,13 @@ torch::Tensor patch_layer(const PatchLayer& layer, const torch::Tensor& x_in) {
     const bool norm_first = layer->norm_first;
     const float *norm_weight = floats(layer->norm->weight), *norm_bias = floats(layer->norm->bias);
     out = torch::empty({x.size(0), patches.rows, patches.columns, dim});
-    torch::Tensor hat, rstd;
+    torch::Tensor hat, rstd;  // as floats, or rounded at once
     if (!norm_first) {
-      hat = torch::empty({patches.count, dim});
+      hat = torch::empty({patches.count, dim}, rounded ? torch::kBFloat16 : torch::kFloat32);
       rstd = torch::empty({patches.count});
+    } else if (node && keeps_first) {
+      hat = torch::empty(x.sizes(), torch::kBFloat16);
+      rstd = torch::empty({x.size(0), x.size(1), x.size(2)});
     }
     for_row_tiles(patches.count, kPatchTile, [&](int64_t begin, int64_t end) {
       const TileGemm gemm(type);
@@ -157,20 +195,24 @@ torch::Tensor patch_layer(const PatchLayer& layer, const torch::Tensor& x_in) {
       patches.gather(floats(x), begin, end, tile.data());
       if (norm_first) {
         rows::normalise(tile.data(), n * pixels, patches.channels, tile.data(), deviations.data());
+        if (hat.defined())
+          patches.scatter_normed(tile.data(), deviations.data(), begin, end, hat, rstd.mutable_data_ptr<float>());
         rows::affine(tile.data(), norm_weight, norm_bias, n * pixels, patches.channels, tile.data());
       }
       gemm.nt(n, dim, depth, tile.data(), depth, operand, 0.0f, to, dim);
       rows::add_bias(to, floats(layer->conv->bias), n, dim);
       if (!norm_first) {
-        rows::normalise(to, n, dim, line_of(hat, begin, dim), line_of(rstd, begin, 1));
-        rows::affine(line_of(hat, begin, dim), norm_weight, norm_bias, n, dim, to);
+        float* hats = rounded ? to : line_of(hat, begin, dim);
+        rows::normalise(to, n, dim, hats, line_of(rstd, begin, 1));
+        if (rounded) KeptRows::write(hats, n * dim, hat, begin * dim);
+        rows::affine(hats, norm_weight, norm_bias, n, dim, to);
       }
     });
     if (node) {
       node->side = layer->size;
       node->norm_first = norm_first;
       node->type = type;
-      node->hat = hat;
+      node->hat = KeptRows(hat);
       node->rstd = rstd;
     }
   }

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "core/check.h"
+#include "device/low_products.h"
 #include "models/layers/gemm_bf16.h"
 #include "models/layers/packed_weights.h"
 #include "models/layers/panel_gemm.h"
@@ -51,6 +52,7 @@ void float_product(int64_t m, int64_t n, int64_t k, const Operand& a, const Oper
                    int64_t ldc) {
   if (m == 0 || n == 0) return;
   if (sgemm_ != nullptr) {
+    const device::low_products::Timed timed(device::low_products::float_ns);
     const int im = static_cast<int>(n), in = static_cast<int>(m), ik = static_cast<int>(k);
     const int ia = static_cast<int>(b.ld), ib = static_cast<int>(a.ld), ic = static_cast<int>(ldc);
     const float one = 1.0f;

@@ -26,6 +26,17 @@ class KeptRows {
                             reinterpret_cast<bf16_panels::Bf16*>(to.mutable_data_ptr<at::BFloat16>()) + first);
   }
 
+  // Rounds `count` rows of n floats into a bfloat16 tensor, from row `first`: what lies around each row's mean. The sum
+  // itself would lose that where the mean is large, and a LayerNorm's backward asks for nothing else.
+  static void write_centred(const float* rows, const float* means, int64_t count, int64_t n, torch::Tensor& to,
+                            int64_t first) {
+    std::vector<float> line(static_cast<size_t>(n));
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t c = 0; c < n; ++c) line[static_cast<size_t>(c)] = rows[i * n + c] - means[i];
+      write(line.data(), n, to, (first + i) * n);
+    }
+  }
+
   bool defined() const { return kept_.defined(); }
   void reset() { kept_.reset(); }
   const torch::Tensor& tensor() const { return kept_; }

@@ -16,7 +16,8 @@ using WeightKey = std::tuple<const void*, int64_t, int64_t, int64_t, bool>;
 struct PackedWeight {
   c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // its address may be another's when it is gone
   uint32_t version;
-  torch::Tensor packed;
+  bool asked_again;      // this value was asked for more than once
+  torch::Tensor packed;  // undefined: not kept
 };
 struct PackedWeights {
   std::mutex mutex;
@@ -45,14 +46,20 @@ torch::Tensor packed_weight(const torch::Tensor& weight, bool transposed) {
   const auto version = static_cast<uint32_t>(weight._version());
   const std::lock_guard lock(all.mutex);
   const auto known = all.entries.find(key);
-  if (known != all.entries.end() && !known->second.storage.expired() && known->second.version == version) {
+  const bool here = known != all.entries.end() && !known->second.storage.expired();
+  const bool same = here && known->second.version == version;
+  if (same && known->second.packed.defined()) {
     ++all.found;
+    known->second.asked_again = true;
     return known->second.packed;
   }
-  std::erase_if(all.entries, [](const auto& entry) { return entry.second.storage.expired(); });
+  const bool keep = same || (here && known->second.asked_again);
+  if (here) known->second.packed.reset();  // before the new one is made, not after
+  if (!here) std::erase_if(all.entries, [](const auto& entry) { return entry.second.storage.expired(); });
   ++all.made;
   torch::Tensor packed = bf16_right_operand(weight, transposed);
-  all.entries.insert_or_assign(key, PackedWeight{weight.storage().getWeakStorageImpl(), version, packed});
+  all.entries.insert_or_assign(
+      key, PackedWeight{weight.storage().getWeakStorageImpl(), version, same, keep ? packed : torch::Tensor()});
   return packed;
 }
 
@@ -60,7 +67,8 @@ PackedWeightStats packed_weight_stats() {
   PackedWeights& all = packed_weights();
   const std::lock_guard lock(all.mutex);
   PackedWeightStats stats{static_cast<int64_t>(all.entries.size()), 0, all.made, all.found};
-  for (const auto& [key, entry] : all.entries) stats.bytes += static_cast<int64_t>(entry.packed.nbytes());
+  for (const auto& [key, entry] : all.entries)
+    if (entry.packed.defined()) stats.bytes += static_cast<int64_t>(entry.packed.nbytes());
   return stats;
 }
 

@@ -19,24 +19,50 @@ class PackedWeights : public ::testing::Test {
   int64_t before_ = packed_weight_stats().made;
 };
 
-TEST_F(PackedWeights, AreMadeOncePerValueAndUse) {
+void change(torch::Tensor& weight) {
+  const torch::NoGradGuard no_grad;
+  weight.add_(1.0);
+}
+
+TEST_F(PackedWeights, AValueAskedForAgainIsKept) {
   torch::Tensor weight = wave({40, 24}, 0.2, torch::kFloat32).requires_grad_(true);
-  const torch::Tensor first = packed_weight(weight, true);
-  EXPECT_TRUE(same(first, bf16_right_operand(weight, true)));
-  EXPECT_EQ(packed_weight(weight, true).const_data_ptr(), first.const_data_ptr());
-  EXPECT_EQ(made(), 1);
-  packed_weight(weight, false);
+  EXPECT_TRUE(same(packed_weight(weight, true), bf16_right_operand(weight, true)));
+  EXPECT_EQ(packed_weight_stats().bytes, 0);  // it may be the only time
+  const torch::Tensor kept = packed_weight(weight, true);
+  EXPECT_TRUE(same(kept, bf16_right_operand(weight, true)));
   EXPECT_EQ(made(), 2);
+  EXPECT_EQ(packed_weight(weight, true).const_data_ptr(), kept.const_data_ptr());
+  EXPECT_EQ(made(), 2);
+  packed_weight(weight, false);  // the other order is its own
+  EXPECT_EQ(made(), 3);
   EXPECT_EQ(packed_weight_stats().entries, 2);
+  EXPECT_EQ(packed_weight_stats().bytes, static_cast<int64_t>(kept.nbytes()));
+}
+
+// Steps of two micro-batches make each value once; when they become steps of one, nothing is kept any more.
+TEST_F(PackedWeights, WhatIsKeptFollowsTheValueBefore) {
+  torch::Tensor weight = wave({40, 24}, 0.2, torch::kFloat32).requires_grad_(true);
+  const auto step = [&](int pieces) {
+    change(weight);
+    const int64_t so_far = made();
+    for (int i = 0; i < pieces; ++i) EXPECT_TRUE(same(packed_weight(weight, true), bf16_right_operand(weight, true)));
+    return made() - so_far;
+  };
+  EXPECT_EQ(step(2), 2);  // the first time it is not known that they come again
+  EXPECT_EQ(step(2), 1);
+  EXPECT_EQ(step(3), 1);
+  EXPECT_GT(packed_weight_stats().bytes, 0);
+  EXPECT_EQ(step(1), 1);
+  EXPECT_EQ(step(1), 1);
+  EXPECT_EQ(packed_weight_stats().bytes, 0);
+  EXPECT_EQ(packed_weight_stats().entries, 1);
 }
 
 TEST_F(PackedWeights, ANewValueIsSeen) {
   torch::Tensor weight = wave({40, 24}, 0.2, torch::kFloat32).requires_grad_(true);
+  packed_weight(weight, true);
   const torch::Tensor first = packed_weight(weight, true);
-  {
-    const torch::NoGradGuard no_grad;
-    weight.add_(1.0);
-  }
+  change(weight);
   const torch::Tensor second = packed_weight(weight, true);
   EXPECT_FALSE(same(second, first));
   EXPECT_TRUE(same(second, bf16_right_operand(weight, true)));
@@ -53,8 +79,9 @@ TEST_F(PackedWeights, PartsOfAParameterAreEntriesOfTheirOwn) {
   const torch::Tensor low = weight.narrow(0, 0, 16), high = weight.narrow(0, 16, 32);
   EXPECT_TRUE(same(packed_weight(low, true), bf16_right_operand(low, true)));
   EXPECT_TRUE(same(packed_weight(high, true), bf16_right_operand(high, true)));
-  packed_weight(weight.narrow(0, 16, 32), true);
-  EXPECT_EQ(made(), 2);
+  const torch::Tensor kept = packed_weight(weight.narrow(0, 16, 32), true);
+  EXPECT_EQ(packed_weight(weight.narrow(0, 16, 32), true).const_data_ptr(), kept.const_data_ptr());
+  EXPECT_EQ(made(), 3);
   weight.mul_(2.0);
   EXPECT_TRUE(same(packed_weight(weight.narrow(0, 16, 32), true), bf16_right_operand(weight.narrow(0, 16, 32), true)));
 }

@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "device/low_products.h"
+
 namespace redline::models::panels {
 
 namespace {
@@ -115,20 +117,22 @@ void pack_transposed(const float* x, int64_t rows, int64_t columns, int64_t ld, 
     if (width == kPanel)
       for (; c + kSquare <= columns; c += kSquare)
         for (int64_t r = 0; r < kPanel; r += kSquare) transpose_square(from + r * ld + c, ld, out + c * kPanel + r);
-    for (; c < columns; ++c) {
-      for (int64_t r = 0; r < width; ++r) out[c * kPanel + r] = from[r * ld + c];
-      std::fill(out + c * kPanel + width, out + (c + 1) * kPanel, 0.0f);
+    for (; c < columns; ++c) {  // as bytes: a word may also be a pair of rounded numbers (panel_gemm_bf16.cpp)
+      for (int64_t r = 0; r < width; ++r) std::memcpy(out + c * kPanel + r, from + r * ld + c, sizeof(float));
+      std::memset(out + c * kPanel + width, 0, static_cast<size_t>(kPanel - width) * sizeof(float));
     }
   }
 }
 
 void multiply(int64_t rows, int64_t columns, int64_t depth, const Left& left, const float* right, bool add, float* c,
               int64_t ldc) {
+  const device::low_products::Timed timed(device::low_products::float_ns);
   wide() ? multiply_wide(rows, columns, depth, left, right, add, c, ldc)
          : multiply_narrow(rows, columns, depth, left, right, add, c, ldc);
 }
 
 void multiply_transposed(const TransposedJob& job, int64_t left_first, int64_t left_last, int64_t first, int64_t last) {
+  const device::low_products::Timed timed(device::low_products::float_ns);
   wide() ? transposed_wide(job, left_first, left_last, first, last)
          : transposed_narrow(job, left_first, left_last, first, last);
 }

@@ -7,6 +7,7 @@
 
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/kept_rows.h"
 #include "models/layers/row_kernels.h"
 #include "models/layers/simd_clones.h"
 
@@ -125,11 +126,13 @@ torch::Tensor lines_of_taps(const torch::Tensor& weight) {
   return weight.to(torch::kFloat32).permute({2, 3, 0, 1}).contiguous();
 }
 
-enum EnlargedInput : size_t { kEnlargedX, kEnlargedWeight, kEnlargedBase, kEnlargedCount };
+enum EnlargedInput : size_t { kEnlargedBase, kEnlargedX, kEnlargedWeight, kEnlargedCount };
 
 struct EnlargedConvBackward : HandNode {
   int64_t factor = 1;
-  torch::ScalarType type = torch::kFloat32;
+  torch::ScalarType type = torch::kFloat32, x_type = torch::kFloat32, base_type = torch::kFloat32;
+  KeptRows kept;  // the input [M, H, W, C] where it is rounded, else it is an input of the node; the base is not needed
+  void release_intermediates() override { kept.reset(); }
   std::string name() const override { return "EnlargedConvBackward"; }
   variable_list apply(variable_list&& grads) override;
 };
@@ -138,12 +141,13 @@ variable_list EnlargedConvBackward::apply(variable_list&& grads) {
   const at::NoGradGuard no_grad;
   variable_list out(kEnlargedCount);
   if (!grads[0].defined()) return out;
-  const torch::Tensor g = rows_of_map(grads[0]), x = rows_of_map(input(kEnlargedX)), weight = input(kEnlargedWeight);
+  const torch::Tensor g = rows_of_map(grads[0]), weight = input(kEnlargedWeight);
+  const torch::Tensor x = kept.defined() ? kept.tensor() : rows_of_map(input(kEnlargedX));
   const EnlargedShape s(x, weight.size(0), factor);
   const int64_t wide = s.across.large * s.out, line = 9 * s.out, width = s.across.small;
   const torch::Tensor lines = lines_of_taps(weight).view({line, s.in});
   const GemmOperand operand(lines, type, GemmUse::kNn);
-  torch::Tensor gx = torch::empty_like(x), gy = torch::empty({s.small_rows() * width, line});
+  torch::Tensor gx = torch::empty(x.sizes()), gy = torch::empty({s.small_rows() * width, line});
   const float* gp = g.const_data_ptr<float>();
   float *gxp = gx.mutable_data_ptr<float>(), *gyp = gy.mutable_data_ptr<float>();
   s.for_small_rows([&](int64_t begin, int64_t end) {
@@ -170,10 +174,10 @@ variable_list EnlargedConvBackward::apply(variable_list&& grads) {
     TileGemm(type).nn((end - begin) * width, s.in, line, gyp + begin * width * line, line, operand, 0.0f,
                       gxp + begin * width * s.in, s.in);
   });
-  out[kEnlargedX] = gx.permute({0, 3, 1, 2}).to(input(kEnlargedX).scalar_type());
+  out[kEnlargedX] = gx.permute({0, 3, 1, 2}).to(x_type);
   if (wants(kEnlargedWeight))
     out[kEnlargedWeight] = parallel_tn(gy, x.view({-1, s.in}), type).view({3, 3, s.out, s.in}).permute({2, 3, 0, 1});
-  if (wants(kEnlargedBase)) out[kEnlargedBase] = grads[0].to(input(kEnlargedBase).scalar_type());
+  if (wants(kEnlargedBase)) out[kEnlargedBase] = grads[0].to(base_type);
   return out;
 }
 
@@ -185,11 +189,12 @@ bool enlarged_conv_fits(const torch::Tensor& x_MCHW) {
 
 torch::Tensor enlarged_conv(const torch::Tensor& x_MCHW, const torch::Tensor& weight, int64_t factor,
                             const torch::Tensor& base) {
-  const auto node = make_node<EnlargedConvBackward>({x_MCHW, weight, base});
+  const torch::ScalarType type = gemm_type();
+  const bool rounded = bf16_products(type);
+  const auto node = make_node<EnlargedConvBackward>({base, x_MCHW, weight}, /*let_go=*/rounded ? 2 : 1);
   torch::Tensor out;
   {
     const at::NoGradGuard no_grad;
-    const torch::ScalarType type = gemm_type();
     const torch::Tensor x = rows_of_map(x_MCHW), under = base.defined() ? rows_of_map(base) : torch::Tensor();
     const EnlargedShape s(x, weight.size(0), factor);
     const int64_t wide = s.across.large * s.out, line = 9 * s.out, width = s.across.small;
@@ -228,6 +233,9 @@ torch::Tensor enlarged_conv(const torch::Tensor& x_MCHW, const torch::Tensor& we
     if (node) {
       node->factor = factor;
       node->type = type;
+      node->x_type = x_MCHW.scalar_type();
+      if (base.defined()) node->base_type = base.scalar_type();
+      if (rounded) node->kept = KeptRows(x, type);
     }
   }
   attach(out, node);

@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/kept_rows.h"
 #include "models/layers/row_kernels.h"
 #include "models/layers/simd_clones.h"
 
@@ -54,6 +56,17 @@ REDLINE_SIMD_CLONES void norm_row_gradient_linear(const float* __restrict g, con
     sum_x[i] += g[i] * (x[i] - mean[i]);
   }
 }
+REDLINE_SIMD_CLONES void norm_row_open(const float* __restrict out, int64_t n, uint8_t* __restrict open) {
+  for (int64_t i = 0; i < n; ++i) open[i] = out[i] > 0.0f ? 1 : 0;
+}
+REDLINE_SIMD_CLONES void norm_row_gate(const float* __restrict g, const uint8_t* __restrict open, int64_t n,
+                                       float* __restrict out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = open[i] != 0 ? g[i] : 0.0f;
+}
+REDLINE_SIMD_CLONES void norm_row_centre(const float* __restrict x, const float* __restrict mean, int64_t n,
+                                         float* __restrict out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] - mean[i];
+}
 // out = a g - b - c (x - mean); `out` may be `g`.
 REDLINE_SIMD_CLONES void norm_row_input(const float* g, const float* __restrict x, const float* __restrict mean,
                                         const float* __restrict a, const float* __restrict b, const float* __restrict c,
@@ -85,15 +98,20 @@ torch::Tensor as_rows(const torch::Tensor& x_MCHW) {
   return x_MCHW.to(torch::kFloat32).permute({0, 2, 3, 1}).contiguous();
 }
 
-enum NormInput : size_t { kNormX, kNormW, kNormB, kResidual, kNormCount };
+enum NormInput : size_t { kNormX, kResidual, kNormB, kNormW, kNormCount };
+constexpr size_t kNotRead = 3;  // of the inputs, in backward: what is needed of them is kept beside
 
 struct NormReluBackward : HandNode {
   bool relu = true, training = true;
-  torch::Tensor rows, result, mean, rstd;  // rows and result [M, H, W, C]; result without its history
+  // The input's rows and the result without its history, [M, H, W, C]. Where products run in bfloat16 the rows lie
+  // around their mean (which is then 0 here) and are rounded, and of the result only where it is above 0 is kept.
+  KeptRows rows;
+  torch::Tensor result, open, mean, rstd;
   torch::ScalarType type = torch::kFloat32, residual_type = torch::kFloat32;
   void release_intermediates() override {
     rows.reset();
     result.reset();
+    open.reset();
   }
   std::string name() const override { return "NormReluBackward"; }
   variable_list apply(variable_list&& grads) override;
@@ -105,20 +123,32 @@ variable_list NormReluBackward::apply(variable_list&& grads) {
   if (!grads[0].defined()) return out;
   const torch::Tensor g = as_rows(grads[0]), weight = input(kNormW);
   const int64_t n = weight.size(0), count = g.numel() / n;
-  const float *gp = g.const_data_ptr<float>(), *xp = rows.const_data_ptr<float>(), *mp = mean.const_data_ptr<float>();
+  const float *gp = g.const_data_ptr<float>(), *mp = mean.const_data_ptr<float>();
+  const auto x_row = [&](int64_t r) {
+    static thread_local std::vector<float> widened;
+    return rows.rows(r, r + 1, widened);
+  };
   torch::Tensor gx = torch::empty_like(g), masked;
   std::vector<torch::Tensor> sums;
-  if (relu) {
+  if (relu && open.defined()) {
+    masked = wants(kResidual) ? torch::empty_like(g) : gx;
+    const uint8_t* op = open.const_data_ptr<uint8_t>();
+    float* to = masked.mutable_data_ptr<float>();
+    sums = summed(count, n, 2, [&](int64_t r, float* line) {
+      norm_row_gate(gp + r * n, op + r * n, n, to + r * n);
+      norm_row_gradient_linear(to + r * n, x_row(r), mp, n, line, line + n);
+    });
+  } else if (relu) {
     masked = wants(kResidual) ? torch::empty_like(g) : gx;
     const float* rp = result.const_data_ptr<float>();
     float* to = masked.mutable_data_ptr<float>();
     sums = summed(count, n, 2, [&](int64_t r, float* line) {
-      norm_row_gradient(gp + r * n, rp + r * n, xp + r * n, mp, n, to + r * n, line, line + n);
+      norm_row_gradient(gp + r * n, rp + r * n, x_row(r), mp, n, to + r * n, line, line + n);
     });
   } else {
     masked = g;
     sums = summed(count, n, 2, [&](int64_t r, float* line) {
-      norm_row_gradient_linear(gp + r * n, xp + r * n, mp, n, line, line + n);
+      norm_row_gradient_linear(gp + r * n, x_row(r), mp, n, line, line + n);
     });
   }
   const torch::Tensor inverse = rstd.to(torch::kFloat64), scale = inverse * weight.to(torch::kFloat64);
@@ -129,7 +159,7 @@ variable_list NormReluBackward::apply(variable_list&& grads) {
               *from = masked.const_data_ptr<float>();
   float* to = gx.mutable_data_ptr<float>();
   for_each_row_block(count, n, [&](int64_t begin, int64_t end, int64_t) {
-    for (int64_t r = begin; r < end; ++r) norm_row_input(from + r * n, xp + r * n, mp, ap, bp, cp, n, to + r * n);
+    for (int64_t r = begin; r < end; ++r) norm_row_input(from + r * n, x_row(r), mp, ap, bp, cp, n, to + r * n);
   });
   out[kNormX] = gx.permute({0, 3, 1, 2}).to(type);
   out[kNormW] = (sums[1] * inverse).to(torch::kFloat32);
@@ -147,7 +177,7 @@ bool norm_fits(const torch::Tensor& x_MCHW, const task::Context& ctx) {
 
 torch::Tensor norm_relu(const BatchNorm& norm, const torch::Tensor& x_MCHW, const torch::Tensor& residual, bool relu,
                         task::Context& ctx) {
-  const auto node = make_node<NormReluBackward>({x_MCHW, norm->weight, norm->bias, residual});
+  const auto node = make_node<NormReluBackward>({x_MCHW, residual, norm->bias, norm->weight}, kNotRead);
   torch::Tensor out;
   {
     const at::NoGradGuard no_grad;
@@ -174,21 +204,34 @@ torch::Tensor norm_relu(const BatchNorm& norm, const torch::Tensor& x_MCHW, cons
     const float *sp = scale.const_data_ptr<float>(), *hp = shift.const_data_ptr<float>(),
                 *bp = base.defined() ? base.const_data_ptr<float>() : nullptr;
     float* to = rows_out.mutable_data_ptr<float>();
+    const bool rounded = node && bf16_products(gemm_type());
+    torch::Tensor centred, open;
+    if (rounded) {
+      centred = torch::empty(x.sizes(), torch::kBFloat16);
+      if (relu) open = torch::empty(x.sizes(), torch::kUInt8);
+    }
+    const float* middle = mean.const_data_ptr<float>();
     for_each_row_block(count, n, [&](int64_t begin, int64_t end, int64_t) {
+      std::vector<float> line(static_cast<size_t>(rounded ? n : 0));
       for (int64_t r = begin; r < end; ++r) {
         if (bp != nullptr)
           norm_row_apply_add(xp + r * n, sp, hp, bp + r * n, n, to + r * n);
         else
           norm_row_apply(xp + r * n, sp, hp, n, relu, to + r * n);
+        if (!rounded) continue;
+        norm_row_centre(xp + r * n, middle, n, line.data());
+        KeptRows::write(line.data(), n, centred, r * n);
+        if (relu) norm_row_open(to + r * n, n, open.mutable_data_ptr<uint8_t>() + r * n);
       }
     });
     out = rows_out.permute({0, 3, 1, 2});
     if (node) {
       node->relu = relu;
       node->training = ctx.training();
-      node->rows = x;
-      node->result = rows_out;
-      node->mean = mean.detach();
+      node->rows = KeptRows(rounded ? centred : x);
+      if (!rounded) node->result = rows_out;
+      node->open = open;
+      node->mean = rounded ? torch::zeros({n}) : mean.detach();
       node->rstd = rstd;
       node->type = x_MCHW.scalar_type();
       if (residual.defined()) node->residual_type = residual.scalar_type();

@@ -2,7 +2,8 @@
 // permutation cost no pass of their own. Places that only pad a map take part in attention with the value of the bias,
 // as in the reference, but no product is made for them: what goes in is zero, and what comes out is dropped. Small maps
 // are more than half padding. Kept for backward: queries, keys, values and the mixed values of the real places, by
-// window; the weights of attention are made again.
+// window; the weights of attention are made again. Of the input, where products run in bfloat16, what lies around its
+// rows' means is kept rounded, in the order of the windows too.
 #include <algorithm>
 #include <cmath>
 
@@ -155,11 +156,12 @@ std::vector<float> padded_bias(const AttentionPlan& plan, const float* table, co
 
 struct AttentionBackward : HandNode {
   std::unique_ptr<AttentionPlan> plan;
-  KeptRows qkv, mixed;
+  KeptRows qkv, mixed, centred;
   torch::Tensor index;
   void release_intermediates() override {
     qkv.reset();
     mixed.reset();
+    centred.reset();
   }
   std::string name() const override { return "WindowAttentionBackward"; }
   variable_list apply(variable_list&& grads) override;
@@ -170,7 +172,9 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
   variable_list out(kCount);
   if (!grads[0].defined()) return out;
   const AttentionPlan& p = *plan;
-  const torch::Tensor g = grads[0].to(torch::kFloat32).contiguous(), x = input(kX).contiguous();
+  const bool rounded = centred.defined();
+  const torch::Tensor g = grads[0].to(torch::kFloat32).contiguous(),
+                      x = rounded ? torch::Tensor() : input(kX).contiguous();
   const torch::Tensor w_qkv = input(kQkvWeight).contiguous(), w_proj = input(kProjWeight).contiguous();
   const torch::Tensor norm_weight = input(kNormWeight), norm_bias = input(kNormBias), qkv_bias = input(kQkvBias),
                       table = input(kTable).contiguous();
@@ -180,7 +184,7 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
   torch::Tensor gx = p.kept.alive.size() == p.kept.scale.size() ? torch::empty_like(g) : g.clone(),
                 gy = torch::empty({total, c}), gqkv = torch::empty({total, 3 * c}), normed = torch::empty({total, c});
   ColumnSums<float> norm_w(c), norm_b(c), qkv_sums(3 * c), proj_bias(c), scores(p.heads * n * padded);
-  const float *gp = g.const_data_ptr<float>(), *xp = x.const_data_ptr<float>(),
+  const float *gp = g.const_data_ptr<float>(), *xp = rounded ? nullptr : x.const_data_ptr<float>(),
               *padding = qkv_bias.defined() ? qkv_bias.const_data_ptr<float>() : nullptr;
   float *gxp = gx.mutable_data_ptr<float>(), *gyp = gy.mutable_data_ptr<float>(),
         *gqkvp = gqkv.mutable_data_ptr<float>(), *normedp = normed.mutable_data_ptr<float>();
@@ -223,9 +227,16 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
     const float* tile_gqkv = gqkvp + row * 3 * c;
     rows::column_sums(tile_gqkv, count, 3 * c, qkv_sums.local());
     gemm.nn(count, c, 3 * c, tile_gqkv, 3 * c, qkv_operand, 0.0f, grad.data(), c);
-    normed_tile(p, begin, end, xp, norm_weight.const_data_ptr<float>(), norm_bias.const_data_ptr<float>(), raw.data(),
-                normedp + row * c, statistics.data(), statistics.data() + count);
-    rows::layer_norm_backward(grad.data(), raw.data(), statistics.data(), statistics.data() + count,
+    const float* source = raw.data();
+    if (rounded) {
+      source = centred.rows(row, row + count, raw);
+      rows::layer_norm(source, count, c, norm_weight.const_data_ptr<float>(), norm_bias.const_data_ptr<float>(),
+                       normedp + row * c, statistics.data(), statistics.data() + count);
+    } else {
+      normed_tile(p, begin, end, xp, norm_weight.const_data_ptr<float>(), norm_bias.const_data_ptr<float>(), raw.data(),
+                  normedp + row * c, statistics.data(), statistics.data() + count);
+    }
+    rows::layer_norm_backward(grad.data(), source, statistics.data(), statistics.data() + count,
                               norm_weight.const_data_ptr<float>(), residual.data(), count, c, result.data(),
                               norm_w.local(), norm_b.local());
     p.for_rows(begin, end,
@@ -250,7 +261,7 @@ torch::Tensor attention_part(const SwinBlockImpl& block, const torch::Tensor& x_
   const std::vector<torch::Tensor> inputs{
       x_MHWC,          block.norm1->weight, block.norm1->bias, attn->qkv->weight,
       attn->qkv->bias, attn->proj->weight,  attn->proj->bias,  attn->relative_position_bias_table};
-  const auto node = make_node<AttentionBackward>(inputs);
+  const auto node = make_node<AttentionBackward>(inputs, /*let_go=*/bf16_products(gemm_type()) ? 1 : 0);
   auto plan = std::make_unique<AttentionPlan>(block, x_MHWC, map, std::move(kept));
   torch::Tensor out;
   {
@@ -264,7 +275,8 @@ torch::Tensor attention_part(const SwinBlockImpl& block, const torch::Tensor& x_
     const std::vector<float> bias =
         padded_bias(p, table.const_data_ptr<float>(), attn->relative_position_index.const_data_ptr<int64_t>());
     const bool rounded = bf16_products(p.type), keeps_floats = node && !rounded;
-    torch::Tensor qkv, mixed;
+    torch::Tensor qkv, mixed, centred;
+    if (node && rounded) centred = torch::empty({total, c}, torch::kBFloat16);
     if (node) {
       const torch::ScalarType kept_type = rounded ? torch::kBFloat16 : torch::kFloat32;
       qkv = torch::empty({total, 3 * c}, kept_type);
@@ -289,6 +301,7 @@ torch::Tensor attention_part(const SwinBlockImpl& block, const torch::Tensor& x_
       normed_tile(p, begin, end, xp, block.norm1->weight.const_data_ptr<float>(),
                   block.norm1->bias.const_data_ptr<float>(), raw.data(), normed.data(), statistics.data(),
                   statistics.data() + count);
+      if (centred.defined()) KeptRows::write_centred(raw.data(), statistics.data(), count, c, centred, row);
       gemm.nt(count, 3 * c, c, normed.data(), c, qkv_operand, 0.0f, tile_qkv, 3 * c);
       if (qkv_bias != nullptr)
         for (int64_t r = 0; r < count; ++r)
@@ -325,6 +338,7 @@ torch::Tensor attention_part(const SwinBlockImpl& block, const torch::Tensor& x_
     if (node) {
       node->qkv = KeptRows(qkv);
       node->mixed = KeptRows(mixed);
+      node->centred = KeptRows(centred);
       node->index = attn->relative_position_index;
       node->plan = std::move(plan);
     }

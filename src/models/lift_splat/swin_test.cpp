@@ -1,8 +1,10 @@
 #include "models/lift_splat/swin.h"
 
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
 #include "models/layers/layer_test_tools.h"
+#include "models/layers/panel_gemm_bf16.h"
 #include "models/lift_splat/conv_norm.h"
 #include "models/lift_splat/norm_relu_fused.h"
 #include "models/lift_splat/overlap.h"
@@ -143,6 +145,37 @@ TEST(NormRelu, EqualsSeparateOperators) {
       }
     }
   }
+}
+
+// What backward keeps of it is rounded under bf16-mixed: gradients stay near, the output is the same.
+TEST(NormRelu, RoundedRowsStayNear) {
+  const std::vector<int64_t> ids{1, 2};
+  for (const bool with_residual : {true, false})
+    for (const bool relu : {true, false}) {
+      if (with_residual && !relu) continue;
+      BatchNorm norm = fresh_norm(6);
+      fill_with_waves(*norm);
+      const auto run = [&](bool low) {
+        at::autocast::set_autocast_enabled(at::kCPU, low);
+        at::autocast::set_autocast_dtype(at::kCPU, torch::kBFloat16);
+        bf16_panels::use(low ? bf16_panels::Way::kPlain : bf16_panels::Way::kAsTheMachine);
+        task::Context ctx(1, 0, true, ids);
+        torch::Tensor x = (wave({2, 6, 5, 3}, 0.0, torch::kFloat32) + 50.0).requires_grad_(true),
+                      residual = wave({2, 6, 5, 3}, 2.0, torch::kFloat32).requires_grad_(true);
+        const torch::Tensor out = fused::norm_relu(norm, x, with_residual ? residual : torch::Tensor(), relu, ctx);
+        norm->zero_grad();
+        (out * wave({2, 6, 5, 3}, 1.0, torch::kFloat32)).sum().backward();
+        at::autocast::set_autocast_enabled(at::kCPU, false);
+        bf16_panels::use(bf16_panels::Way::kAsTheMachine);
+        std::vector<torch::Tensor> all{out.detach(), x.grad(), norm->weight.grad().clone(), norm->bias.grad().clone()};
+        if (with_residual) all.push_back(residual.grad());
+        return all;
+      };
+      const auto full = run(false), low = run(true);
+      EXPECT_TRUE(torch::equal(full[0], low[0]));
+      EXPECT_FALSE(torch::equal(full[1], low[1]));  // the control: something was rounded
+      for (size_t i = 0; i < full.size(); ++i) EXPECT_LE(largest_difference(low[i], full[i]), 1e-2) << i;
+    }
 }
 
 TEST(Overlap, PoolsAreasAndMakesRatiosAtTheEnd) {

@@ -10,6 +10,7 @@
 #include "models/layers/gemm.h"
 #include "models/layers/gemm_bf16.h"
 #include "models/layers/hand_node.h"
+#include "models/layers/kept_rows.h"
 #include "models/layers/panel_gemm_bf16.h"
 #include "models/layers/row_kernels.h"
 #include "models/lift_splat/winograd_kernels.h"
@@ -178,6 +179,8 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& g) {
 enum WinogradInput : size_t { kWinogradX, kWinogradWeight, kWinogradCount };
 
 struct WinogradConvBackward : HandNode {
+  KeptRows kept;  // the input [M, H, W, C] where it is rounded, else it is an input of the node
+  void release_intermediates() override { kept.reset(); }
   std::string name() const override { return "WinogradConvBackward"; }
   variable_list apply(variable_list&& grads) override {
     const at::NoGradGuard no_grad;
@@ -191,7 +194,8 @@ struct WinogradConvBackward : HandNode {
               .permute({0, 3, 1, 2});
     }
     if (wants(kWinogradWeight))
-      out[kWinogradWeight] = weight_gradient(map_rows(input(kWinogradX)), g).permute({0, 3, 1, 2});
+      out[kWinogradWeight] =
+          weight_gradient(kept.defined() ? kept.floats() : map_rows(input(kWinogradX)), g).permute({0, 3, 1, 2});
     return out;
   }
 };
@@ -215,12 +219,15 @@ bool winograd_fits(const torch::Tensor& x_MCHW, const torch::Tensor& weight) {
 }
 
 torch::Tensor winograd_conv(const torch::Tensor& x_MCHW, const torch::Tensor& weight) {
-  const auto node = make_node<WinogradConvBackward>({x_MCHW, weight});
+  const torch::ScalarType type = gemm_type();
+  const bool rounded = bf16_products(type);
+  const auto node = make_node<WinogradConvBackward>({x_MCHW, weight}, /*let_go=*/rounded ? 1 : 0);
   torch::Tensor out;
   {
     const at::NoGradGuard no_grad;
-    out = convolve_tiles(map_rows(x_MCHW), transform_weights(tap_rows(weight), false), weight.size(0), weight.size(1),
-                         false)
+    const torch::Tensor x = map_rows(x_MCHW);
+    if (node && rounded) node->kept = KeptRows(x, type);
+    out = convolve_tiles(x, transform_weights(tap_rows(weight), false), weight.size(0), weight.size(1), false)
               .permute({0, 3, 1, 2});
   }
   attach(out, node);

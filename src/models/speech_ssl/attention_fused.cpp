@@ -10,6 +10,7 @@
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
 #include "models/layers/kept_rows.h"
+#include "models/layers/row_linear.h"
 #include "models/speech_ssl/fused_parts.h"
 #include "models/speech_ssl/row_kernels.h"
 
@@ -128,10 +129,12 @@ const float* dropped_weights(const HeadTask& t, const float* weights, std::vecto
 
 struct AttentionBackward : HandNode {
   AttentionState state;
-  torch::Tensor mean, rstd, projected;
+  NormInput norm;
+  torch::Tensor projected;
   KeptRows kept_qkv, weights, context;
   void release_intermediates() override {
-    for (torch::Tensor* t : {&mean, &rstd, &projected}) t->reset();
+    norm.reset();
+    projected.reset();
     for (KeptRows* kept : {&kept_qkv, &weights, &context}) kept->reset();
   }
   std::string name() const override { return "AttentionBackward"; }
@@ -206,7 +209,8 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
   const at::NoGradGuard no_grad;
   variable_list out(kNumAttentionInputs);
   if (!grads[0].defined()) return out;
-  const RowMatrix g(grads[0]), r(input(kInR));
+  const RowMatrix g(grads[0]);
+  const torch::Tensor r = NormInput::source(input(kInR));
   const int64_t d = state.dim;
   const torch::Tensor w_out = input(kInOut).contiguous(), norm_weight = input(kInNormWeight),
                       norm_bias = input(kInNormBias);
@@ -226,16 +230,17 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
   torch::Tensor x = gy;  // its own use is over
   const torch::Tensor qkv_weight = torch::cat({input(kInQ), input(kInK), input(kInV)});
   const GemmOperand qkv_operand(qkv_weight, state.type, GemmUse::kNn);
-  torch::Tensor gr = torch::empty(r.tensor.sizes());
+  torch::Tensor gr = torch::empty(g.tensor.sizes());
   for_row_tiles(g.rows, kRowTile, [&](int64_t begin, int64_t end) {
     const int64_t count = end - begin;
-    std::vector<float> gx(static_cast<size_t>(count * d)), unused(static_cast<size_t>(2 * count));
+    std::vector<float> gx(static_cast<size_t>(count * d)), unused(static_cast<size_t>(2 * count)), centred;
     rows::column_sums(row(g_qkv, begin), count, 3 * d, qkv_bias.local());
     TileGemm(state.type).nn(count, d, 3 * d, row(g_qkv, begin), 3 * d, qkv_operand, 0.0f, gx.data(), d);
-    rows::layer_norm(r.row(begin), count, d, values(norm_weight), values(norm_bias), row(x, begin), unused.data(),
+    const float* tile_r = norm.rows(r, begin, end, centred);
+    rows::layer_norm(tile_r, count, d, values(norm_weight), values(norm_bias), row(x, begin), unused.data(),
                      unused.data() + count);
-    rows::layer_norm_backward(gx.data(), r.row(begin), values(mean) + begin, values(rstd) + begin, values(norm_weight),
-                              g.row(begin), count, d, row(gr, begin, d), norm_w.local(), norm_b.local());
+    rows::layer_norm_backward(gx.data(), tile_r, norm.mean(begin), norm.rstd(begin), values(norm_weight), g.row(begin),
+                              count, d, row(gr, begin, d), norm_w.local(), norm_b.local());
   });
   out[kInR] = gr;
   out[kInNormWeight] = norm_w.total();
@@ -247,14 +252,16 @@ variable_list AttentionBackward::apply(variable_list&& grads) {
     if (wants(kInQBias + 2 * i)) out[kInQBias + 2 * i] = g_bias.narrow(0, first, d);
   }
   if (wants(kInOutBias)) out[kInOutBias] = out_bias.total();
-  out[kInPos] = torch::mm(g_projected.t(), input(kInPositions));
+  const torch::Tensor positions = input(kInPositions);
+  out[kInPos] = bf16_products(state.type) ? bf16_parallel_tn(g_projected, positions.contiguous())
+                                          : torch::mm(g_projected.t(), positions);
   out[kInU] = u_sum.total().view({state.heads, state.per_head});
   out[kInBiasV] = v_sum.total().view({state.heads, state.per_head});
   return out;
 }
 
 void project(const RowMatrix& in, const LayerNorm& norm, const SelfAttention& a, const AttentionState& s,
-             torch::Tensor& mean, torch::Tensor& rstd, torch::Tensor& qkv) {
+             NormInput& norm_in, torch::Tensor& qkv) {
   const int64_t d = s.dim;
   const torch::Tensor weight = torch::cat({a->linear_q->weight, a->linear_k->weight, a->linear_v->weight});
   const torch::Tensor bias = a->linear_q->bias.defined()
@@ -264,8 +271,9 @@ void project(const RowMatrix& in, const LayerNorm& norm, const SelfAttention& a,
   for_row_tiles(in.rows, kRowTile, [&](int64_t begin, int64_t end) {
     const int64_t count = end - begin;
     std::vector<float> x(static_cast<size_t>(count * d));
-    rows::layer_norm(in.row(begin), count, d, values(norm->weight), values(norm->bias), x.data(), row(mean, begin),
-                     row(rstd, begin));
+    rows::layer_norm(in.row(begin), count, d, values(norm->weight), values(norm->bias), x.data(), norm_in.mean(begin),
+                     norm_in.rstd(begin));
+    norm_in.keep(in.row(begin), begin, end);
     for (int64_t i = begin; i < end; ++i)
       std::memcpy(row(qkv, i), values(bias), static_cast<size_t>(3 * d) * sizeof(float));
     TileGemm(s.type).nt(count, 3 * d, d, x.data(), d, operand, 1.0f, row(qkv, begin), 3 * d);
@@ -308,7 +316,7 @@ torch::Tensor attention_part(const LayerNorm& norm, const SelfAttention& a, cons
                                           a->pos_bias_u,
                                           a->pos_bias_v,
                                           pass.positions_PD};
-  const auto node = make_node<AttentionBackward>(inputs);
+  const auto node = make_node<AttentionBackward>(inputs, /*let_go=*/bf16_products(gemm_type()) ? 1 : 0);
   AttentionState s;
   s.pass = pass;
   s.batch = r.size(0);
@@ -325,11 +333,14 @@ torch::Tensor attention_part(const LayerNorm& norm, const SelfAttention& a, cons
     const RowMatrix in(r);
     s.first = {0};
     for (int64_t length : pass.lengths) s.first.push_back(s.first.back() + s.heads * length * length);
-    torch::Tensor mean = torch::empty({in.rows}), rstd = torch::empty({in.rows}),
-                  qkv = torch::empty({in.rows, 3 * s.dim});
+    NormInput norm_in(in.rows, s.dim, node && bf16_products(s.type));
+    torch::Tensor qkv = torch::empty({in.rows, 3 * s.dim});
     torch::Tensor weights = torch::empty({s.first.back()}), context = torch::zeros({in.rows, s.dim});
-    project(in, norm, a, s, mean, rstd, qkv);
-    const torch::Tensor projected = torch::mm(pass.positions_PD, a->linear_pos->weight.t()).to(torch::kFloat32);
+    project(in, norm, a, s, norm_in, qkv);
+    // Their number follows the longest clip: in bfloat16 no product that is compiled for its shape.
+    const torch::Tensor projected = bf16_products(s.type)
+                                        ? row_linear(pass.positions_PD, a->linear_pos->weight)
+                                        : torch::mm(pass.positions_PD, a->linear_pos->weight.t()).to(torch::kFloat32);
     attend(s, qkv, projected, a, weights, context);
     out = torch::empty(r.sizes());
     const torch::Tensor w_out = a->linear_out->weight.contiguous();
@@ -348,8 +359,7 @@ torch::Tensor attention_part(const LayerNorm& norm, const SelfAttention& a, cons
       node->weights = KeptRows(weights, s.type);
       node->context = KeptRows(context, s.type);
       node->state = std::move(s);
-      node->mean = mean;
-      node->rstd = rstd;
+      node->norm = norm_in;
       node->projected = projected;
     }
   }

@@ -69,10 +69,12 @@ torch::Tensor taps_by_channel(const torch::Tensor& weight) {
 
 struct ConvolutionBackward : HandNode {
   ConvolutionState state;
-  torch::Tensor mean, rstd, channel_mean, channel_rstd;
+  NormInput norm;
+  torch::Tensor channel_mean, channel_rstd;
   KeptRows kept_gate, kept_depthwise;
   void release_intermediates() override {
-    for (torch::Tensor* t : {&mean, &rstd, &channel_mean, &channel_rstd}) t->reset();
+    norm.reset();
+    for (torch::Tensor* t : {&channel_mean, &channel_rstd}) t->reset();
     kept_gate.reset();
     kept_depthwise.reset();
   }
@@ -85,9 +87,9 @@ variable_list ConvolutionBackward::apply(variable_list&& grads) {
   variable_list out(kNumConvInputs);
   if (!grads[0].defined()) return out;
   const ConvolutionState& s = state;
-  const RowMatrix g(grads[0]), r(input(kConvR));
+  const RowMatrix g(grads[0]);
+  const torch::Tensor r = NormInput::source(input(kConvR));
   const int64_t d = s.dim;
-  const torch::Tensor gate = kept_gate.floats(), depthwise = kept_depthwise.floats();
   const torch::Tensor gamma = input(kGamma), beta = input(kBeta), norm_weight = input(kConvNormWeight),
                       norm_bias = input(kConvNormBias);
   const torch::Tensor w1 = input(kPointwise1).reshape({2 * d, d}).contiguous(),
@@ -99,11 +101,12 @@ variable_list ConvolutionBackward::apply(variable_list&& grads) {
   ColumnSums bias2(d), g_sum(d), gx_sum(d);
   for_row_tiles(g.rows, kRowTile, [&](int64_t begin, int64_t end) {
     std::vector<uint16_t> words;
+    std::vector<float> widened;
     const rows::Keep keep = s.dropout.rows(begin, end, d, words);
     rows::scaled_drop(g.row(begin), keep, 1.0f, (end - begin) * d, row(gy, begin));
     rows::column_sums(row(gy, begin), end - begin, d, bias2.local());
     TileGemm(s.type).nn(end - begin, d, d, row(gy, begin), d, operand2, 0.0f, row(gn, begin), d);
-    rows::affine_swish_backward(row(gn, begin), row(depthwise, begin), values(scale), values(shift),
+    rows::affine_swish_backward(row(gn, begin), kept_depthwise.rows(begin, end, widened), values(scale), values(shift),
                                 values(channel_mean), values(channel_rstd), end - begin, d, row(activation, begin),
                                 g_sum.local(), gx_sum.local());
   });
@@ -123,23 +126,24 @@ variable_list ConvolutionBackward::apply(variable_list&& grads) {
   // Through BatchNorm in place, then the depthwise layer and the GLU.
   torch::Tensor glu_out = activation;  // its own use is over
   for_row_tiles(g.rows, kRowTile, [&](int64_t begin, int64_t end) {
-    rows::batch_norm_backward(row(gn, begin), row(depthwise, begin), values(channel_mean), values(channel_rstd),
-                              values(scale), values(mean_g), values(mean_gx), end - begin, d);
-    rows::glu(row(gate, begin), end - begin, d, row(glu_out, begin));
+    std::vector<float> widened;
+    rows::batch_norm_backward(row(gn, begin), kept_depthwise.rows(begin, end, widened), values(channel_mean),
+                              values(channel_rstd), values(scale), values(mean_g), values(mean_gx), end - begin, d);
+    rows::glu(kept_gate.rows(begin, end, widened), end - begin, d, row(glu_out, begin));
   });
   clear_padding(s, glu_out);
   torch::Tensor g_gate = torch::empty({g.rows, 2 * d});
   ColumnSums taps_sum(s.taps * d), depthwise_bias(d), bias1(2 * d), norm_w(d), norm_b(d);
   for_frames(s, [&](int64_t b, int64_t first, int64_t last) {
     const int64_t base = b * s.time, length = s.lengths[static_cast<size_t>(b)];
-    std::vector<float> gm(static_cast<size_t>(d));
+    std::vector<float> gm(static_cast<size_t>(d)), widened;
     for (int64_t t = first; t < last; ++t) {
       if (t >= length) {
         std::memset(row(g_gate, base + t), 0, static_cast<size_t>(2 * d) * sizeof(float));
         continue;
       }
       rows::depthwise_frame_backward(row(gn, base), s.time, t, s.left, s.taps, values(taps), d, gm.data());
-      rows::glu_backward(gm.data(), row(gate, base + t), 1, d, row(g_gate, base + t));
+      rows::glu_backward(gm.data(), kept_gate.rows(base + t, base + t + 1, widened), 1, d, row(g_gate, base + t));
     }
     // Weight sums of output frames [first, last): shift the clip so that frame `first` is its start.
     rows::depthwise_weight_sums(row(gn, base + first), row(glu_out, base) + first * d, last - first, length - first,
@@ -147,16 +151,17 @@ variable_list ConvolutionBackward::apply(variable_list&& grads) {
     rows::column_sums(row(gn, base + first), last - first, d, depthwise_bias.local());
   });
   torch::Tensor x = gy;  // its own use is over
-  torch::Tensor gr = torch::empty(r.tensor.sizes());
+  torch::Tensor gr = torch::empty(g.tensor.sizes());
   for_row_tiles(g.rows, kRowTile, [&](int64_t begin, int64_t end) {
     const int64_t count = end - begin;
-    std::vector<float> gx(static_cast<size_t>(count * d)), unused(static_cast<size_t>(2 * count));
+    std::vector<float> gx(static_cast<size_t>(count * d)), unused(static_cast<size_t>(2 * count)), centred;
     rows::column_sums(row(g_gate, begin), count, 2 * d, bias1.local());
     TileGemm(s.type).nn(count, d, 2 * d, row(g_gate, begin), 2 * d, operand1, 0.0f, gx.data(), d);
-    rows::layer_norm(r.row(begin), count, d, values(norm_weight), values(norm_bias), row(x, begin), unused.data(),
+    const float* tile_r = norm.rows(r, begin, end, centred);
+    rows::layer_norm(tile_r, count, d, values(norm_weight), values(norm_bias), row(x, begin), unused.data(),
                      unused.data() + count);
-    rows::layer_norm_backward(gx.data(), r.row(begin), values(mean) + begin, values(rstd) + begin, values(norm_weight),
-                              g.row(begin), count, d, row(gr, begin, d), norm_w.local(), norm_b.local());
+    rows::layer_norm_backward(gx.data(), tile_r, norm.mean(begin), norm.rstd(begin), values(norm_weight), g.row(begin),
+                              count, d, row(gr, begin, d), norm_w.local(), norm_b.local());
   });
   out[kConvR] = gr;
   out[kConvNormWeight] = norm_w.total();
@@ -203,7 +208,8 @@ torch::Tensor convolution_part(const LayerNorm& norm, const Convolution& conv, c
                                           conv->batch_norm->bias,
                                           conv->pointwise_conv2->weight,
                                           conv->pointwise_conv2->bias};
-  const auto node = make_node<ConvolutionBackward>(inputs);
+  const bool rounded = bf16_products(gemm_type());
+  const auto node = make_node<ConvolutionBackward>(inputs, /*let_go=*/rounded ? 1 : 0);
   ConvolutionState s;
   s.lengths = pass.lengths;
   s.time = r.size(1);
@@ -224,14 +230,15 @@ torch::Tensor convolution_part(const LayerNorm& norm, const Convolution& conv, c
     const torch::Tensor w2 = conv->pointwise_conv2->weight.reshape({d, d}).contiguous(),
                         taps = taps_by_channel(conv->depthwise_conv->weight);
     const GemmOperand operand1(w1, s.type, GemmUse::kNt), operand2(w2, s.type, GemmUse::kNt);
-    torch::Tensor mean = torch::empty({in.rows}), rstd = torch::empty({in.rows});
+    NormInput norm_in(in.rows, d, node && rounded);
     torch::Tensor gate = torch::empty({in.rows, 2 * d}), glu_out = torch::empty({in.rows, d}),
                   y = torch::empty({in.rows, d});
     for_row_tiles(in.rows, kRowTile, [&](int64_t begin, int64_t end) {
       const int64_t count = end - begin;
       std::vector<float> x(static_cast<size_t>(count * d));
-      rows::layer_norm(in.row(begin), count, d, values(norm->weight), values(norm->bias), x.data(), row(mean, begin),
-                       row(rstd, begin));
+      rows::layer_norm(in.row(begin), count, d, values(norm->weight), values(norm->bias), x.data(), norm_in.mean(begin),
+                       norm_in.rstd(begin));
+      norm_in.keep(in.row(begin), begin, end);
       TileGemm(s.type).nt(count, 2 * d, d, x.data(), d, operand1, 0.0f, row(gate, begin), 2 * d);
       rows::bias_glu(row(gate, begin), values(conv->pointwise_conv1->bias), count, d, row(glu_out, begin));
     });
@@ -263,8 +270,7 @@ torch::Tensor convolution_part(const LayerNorm& norm, const Convolution& conv, c
       node->kept_gate = KeptRows(gate, s.type);
       node->kept_depthwise = KeptRows(y, s.type);
       node->state = std::move(s);
-      node->mean = mean;
-      node->rstd = rstd;
+      node->norm = norm_in;
       node->channel_mean = channel_mean.clone();
       node->channel_rstd = channel_rstd;
     }

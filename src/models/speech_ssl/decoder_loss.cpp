@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "models/layers/row_linear.h"
 
 namespace redline::models::speech {
 
@@ -34,7 +35,8 @@ torch::Tensor DecoderImpl::log_probabilities(const torch::Tensor& x) const {
 torch::Tensor DecoderImpl::loss(const torch::Tensor& x_KD, const torch::Tensor& tokens_KH) const {
   // Nothing selected: NeMo's mean over nothing is NaN. 0, still attached to the graph, with weight 0 at the caller.
   if (x_KD.size(0) == 0) return x_KD.to(torch::kFloat32).sum() * 0.0 + layer_->weight.sum() * 0.0;
-  const torch::Tensor logits = torch::linear(x_KD, layer_->weight.squeeze(2), layer_->bias)
+  // How many frames are selected is another number in every batch: no product that is compiled for its shape.
+  const torch::Tensor logits = row_linear(x_KD, layer_->weight.squeeze(2), layer_->bias)
                                    .view({x_KD.size(0), options_.num_classes, options_.num_decoders});
   torch::Tensor sum;
   for (int64_t h = 0; h < options_.num_decoders; ++h) {

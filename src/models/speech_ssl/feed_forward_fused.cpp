@@ -1,6 +1,6 @@
 // The feed-forward part as one autograd node over tiles of rows: LayerNorm, product, bias, swish, dropout, product,
 // bias, dropout and residual while the tile is in the cache. Kept for backward: the input, the row statistics and the
-// pre-activations.
+// pre-activations. What the weight gradients' products read is rounded tile by tile where they run in bfloat16.
 #include "models/layers/gemm.h"
 #include "models/layers/hand_node.h"
 #include "models/layers/kept_rows.h"
@@ -24,11 +24,10 @@ struct FeedForwardState {
 
 struct FeedForwardBackward : HandNode {
   FeedForwardState state;
-  torch::Tensor mean, rstd;
+  NormInput norm;
   KeptRows hidden;
   void release_intermediates() override {
-    mean.reset();
-    rstd.reset();
+    norm.reset();
     hidden.reset();
   }
   std::string name() const override { return "FeedForwardBackward"; }
@@ -39,22 +38,29 @@ variable_list FeedForwardBackward::apply(variable_list&& grads) {
   const at::NoGradGuard no_grad;
   variable_list out(kNumInputs);
   if (!grads[0].defined()) return out;
-  const RowMatrix g(grads[0]), r(input(kR));
+  const RowMatrix g(grads[0]);
+  const torch::Tensor r = NormInput::source(input(kR));
   const torch::Tensor w1 = input(kWeight1).contiguous(), w2 = input(kWeight2).contiguous();
   const torch::Tensor norm_weight = input(kNormWeight), norm_bias = input(kNormBias);
   const GemmOperand operand1(w1, state.type, GemmUse::kNn), operand2(w2, state.type, GemmUse::kNn);
   const int64_t dim = g.columns, width = w1.size(0);
-  torch::Tensor gy = torch::empty({g.rows, dim}), x = torch::empty({g.rows, dim}), gr = torch::empty(r.tensor.sizes());
-  torch::Tensor activation = torch::empty({g.rows, width}), gh = torch::empty({g.rows, width});
+  const bool rounded = bf16_products(state.type);
+  const torch::ScalarType operands = rounded ? torch::kBFloat16 : torch::kFloat32;
+  torch::Tensor gr = torch::empty(g.tensor.sizes()), gy = torch::empty({g.rows, dim}, operands),
+                x = torch::empty({g.rows, dim}, operands), activation = torch::empty({g.rows, width}, operands),
+                gh = torch::empty({g.rows, width}, operands);
   ColumnSums norm_w(dim), norm_b(dim), bias1(width), bias2(dim);
   for_row_tiles(g.rows, kRowTile, [&](int64_t begin, int64_t end) {
     TileGemm gemm(state.type);
     std::vector<uint16_t> bits;
     std::vector<float> gx(static_cast<size_t>((end - begin) * dim)), unused(static_cast<size_t>(2 * (end - begin))),
-        widened;
+        widened, centred;
     const int64_t count = end - begin;
-    float *tile_gy = row(gy, begin), *tile_x = row(x, begin), *tile_gh = row(gh, begin),
-          *tile_a = row(activation, begin);
+    std::vector<float> own(static_cast<size_t>(rounded ? 2 * count * (dim + width) : 0));
+    float* const free = own.data();
+    float *tile_gy = rounded ? free : row(gy, begin), *tile_x = rounded ? free + count * dim : row(x, begin),
+          *tile_gh = rounded ? free + 2 * count * dim : row(gh, begin),
+          *tile_a = rounded ? free + count * (2 * dim + width) : row(activation, begin);
     rows::scaled_drop(g.row(begin), state.out_dropout.rows(begin, end, dim, bits), static_cast<float>(state.factor),
                       count * dim, tile_gy);
     rows::column_sums(tile_gy, count, dim, bias2.local());
@@ -63,10 +69,16 @@ variable_list FeedForwardBackward::apply(variable_list&& grads) {
                               state.hidden_dropout.rows(begin, end, width, bits), count * width, tile_a);
     rows::column_sums(tile_gh, count, width, bias1.local());
     gemm.nn(count, dim, width, tile_gh, width, operand1, 0.0f, gx.data(), dim);
-    rows::layer_norm(r.row(begin), count, dim, values(norm_weight), values(norm_bias), tile_x, unused.data(),
+    const float* tile_r = norm.rows(r, begin, end, centred);
+    rows::layer_norm(tile_r, count, dim, values(norm_weight), values(norm_bias), tile_x, unused.data(),
                      unused.data() + count);
-    rows::layer_norm_backward(gx.data(), r.row(begin), values(mean) + begin, values(rstd) + begin, values(norm_weight),
-                              g.row(begin), count, dim, row(gr, begin, dim), norm_w.local(), norm_b.local());
+    rows::layer_norm_backward(gx.data(), tile_r, norm.mean(begin), norm.rstd(begin), values(norm_weight), g.row(begin),
+                              count, dim, row(gr, begin, dim), norm_w.local(), norm_b.local());
+    if (!rounded) return;
+    KeptRows::write(tile_gy, count * dim, gy, begin * dim);
+    KeptRows::write(tile_x, count * dim, x, begin * dim);
+    KeptRows::write(tile_gh, count * width, gh, begin * width);
+    KeptRows::write(tile_a, count * width, activation, begin * width);
   });
   out[kR] = gr;
   out[kNormWeight] = norm_w.total();
@@ -84,7 +96,8 @@ torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, co
                                 double dropout, const std::string& place, const EncoderPass& pass) {
   const std::vector<torch::Tensor> inputs{
       r, norm->weight, norm->bias, ff->linear1->weight, ff->linear1->bias, ff->linear2->weight, ff->linear2->bias};
-  const auto node = make_node<FeedForwardBackward>(inputs);
+  const bool rounded = bf16_products(gemm_type());
+  const auto node = make_node<FeedForwardBackward>(inputs, /*let_go=*/rounded ? 1 : 0);
   FeedForwardState state{factor, rows::Dropout(*pass.ctx, dropout, place + ".hidden", r.size(1)),
                          rows::Dropout(*pass.ctx, dropout, place, r.size(1)), gemm_type()};
   torch::Tensor out;
@@ -94,8 +107,7 @@ torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, co
     const torch::Tensor w1 = ff->linear1->weight.contiguous(), w2 = ff->linear2->weight.contiguous();
     const GemmOperand operand1(w1, state.type, GemmUse::kNt), operand2(w2, state.type, GemmUse::kNt);
     const int64_t dim = in.columns, width = w1.size(0);
-    torch::Tensor mean = torch::empty({in.rows}), rstd = torch::empty({in.rows});
-    const bool rounded = bf16_products(state.type);
+    NormInput norm_in(in.rows, dim, node && rounded);
     torch::Tensor hidden;
     if (node) hidden = torch::empty({in.rows, width}, rounded ? torch::kBFloat16 : torch::kFloat32);
     out = torch::empty(r.sizes());
@@ -106,8 +118,9 @@ torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, co
       std::vector<uint16_t> bits;
       if (!node || rounded) scratch.resize(static_cast<size_t>(count * width));
       float* h = !node || rounded ? scratch.data() : row(hidden, begin);
-      rows::layer_norm(in.row(begin), count, dim, values(norm->weight), values(norm->bias), x.data(), row(mean, begin),
-                       row(rstd, begin));
+      rows::layer_norm(in.row(begin), count, dim, values(norm->weight), values(norm->bias), x.data(),
+                       norm_in.mean(begin), norm_in.rstd(begin));
+      norm_in.keep(in.row(begin), begin, end);
       gemm.nt(count, width, dim, x.data(), dim, operand1, 0.0f, h, width);
       rows::bias_swish_drop(h, values(ff->linear1->bias), state.hidden_dropout.rows(begin, end, width, bits), count,
                             width, activation.data());
@@ -119,8 +132,7 @@ torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, co
     });
     if (node) {
       node->state = std::move(state);
-      node->mean = mean;
-      node->rstd = rstd;
+      node->norm = norm_in;
       node->hidden = KeptRows(hidden);
     }
   }

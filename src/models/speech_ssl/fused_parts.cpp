@@ -1,5 +1,7 @@
 #include "models/speech_ssl/fused_parts.h"
 
+#include <algorithm>
+
 namespace redline::models::speech {
 
 namespace {
@@ -10,6 +12,12 @@ bool can_fuse(const torch::Tensor& r, const torch::Tensor& weight, const Encoder
 }
 
 }  // namespace
+
+void fused::NormInput::keep(const float* x, int64_t begin, int64_t end) {
+  if (!centred_.defined()) return;
+  KeptRows::write_centred(x, mean(begin), end - begin, centred_.size(1), centred_, begin);
+  std::fill(mean(begin), mean(begin) + (end - begin), 0.0f);
+}
 
 torch::Tensor feed_forward_part(const LayerNorm& norm, const FeedForward& ff, const torch::Tensor& r, double factor,
                                 double dropout, const std::string& place, const EncoderPass& pass) {

@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/log.h"
 #include "core/strings.h"
 #include "core/time.h"
@@ -18,6 +20,23 @@ constexpr int64_t kRssEveryNs = 10'000'000;
 constexpr double kCpuShare = 0.0005;  // of the steps' time, for reading the thread's processor time
 // Timelines that are kept: those of the first steps of a process but for its very first, then one now and then.
 constexpr int64_t kFirstTimelines = 64, kTimelineEvery = 64, kUnsteadySteps = 3;
+
+constexpr double kLeastShown = 0.01;  // of forward and backward
+constexpr size_t kMostShown = 5;
+
+// "convolution_backward 12 %, mm 3 %": what LibTorch's operators and our kernels' products took in float, most first.
+std::string fp32_operators(const std::vector<OperatorTime>& times, double own_products, double whole) {
+  std::vector<std::pair<double, std::string>> found;
+  if (own_products > 0) found.emplace_back(own_products, "products of redline's kernels");
+  for (const OperatorTime& time : times)
+    if (time.dtype == torch::kFloat32) found.emplace_back(time.self_seconds, operator_words(time.name));
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> words;
+  for (const auto& [seconds, name] : found)
+    if (words.size() < kMostShown && seconds >= kLeastShown * whole)
+      words.push_back(fmt::format("{} {:.0f} %", name, 100 * seconds / whole));
+  return join(words, ", ");
+}
 
 }  // namespace
 
@@ -46,24 +65,30 @@ void Recording::begin_step() {
   device::low_products::start();
 }
 
-// "Check that half precision is really on": what share of forward and backward ran in it. LibTorch's operators run one
-// after another; products inside our own are counted by thread.
+// "Check that half precision is really on", "make sure operations support it": what share of forward and backward ran
+// in it, and which operators did not. LibTorch's operators run one after another; products inside our own are counted
+// by thread. What else our kernels do (statistics, softmax, draws) is float by design and has no name here.
 void Recording::end_compute(Precision precision) {
   if (!timer_) return;
   const std::vector<OperatorTime> times = timer_->times();
   timer_.reset();
-  const double own_seconds = device::low_products::stop() / std::max(1, at::get_num_threads());
+  const device::low_products::Spent own = device::low_products::stop();
+  const double threads = std::max(1, at::get_num_threads());
   if (precision == Precision::Fp32) return;
   const torch::ScalarType type = precision == Precision::Fp16Mixed ? torch::kFloat16 : torch::kBFloat16;
-  const double low = own_seconds + dtype_seconds(times, type);
+  const double low = own.low / threads + dtype_seconds(times, type);
   double all = 0;
   for (const measure::Phase phase : {measure::Phase::Forward, measure::Phase::Backward})
     all += static_cast<double>(clock_.times()[static_cast<size_t>(phase)]) * 1e-9;
-  const double share = low / std::max({all, low, 1e-9});
-  parts_.event("precision",
-               {{"step", state_.at.step}, {"precision", std::string(precision_name(precision))}, {"share", share}});
-  log_info(fmt::format("Precision {} is in force: {:.0f} % of the time of forward and backward runs in {}.",
-                       precision_name(precision), 100 * share, number_name(precision)));
+  const double whole = std::max({all, low, 1e-9}), share = low / whole;
+  const std::string fallen = fp32_operators(times, own.floats / threads, whole);
+  parts_.event("precision", {{"step", state_.at.step},
+                             {"precision", std::string(precision_name(precision))},
+                             {"share", share},
+                             {"in_fp32", fallen}});
+  log_info(fmt::format("Precision {} is in force: {:.0f} % of the time of forward and backward runs in {}.{}",
+                       precision_name(precision), 100 * share, number_name(precision),
+                       fallen.empty() ? "" : " In fp32: " + fallen + "."));
 }
 
 void Recording::log(const StepVerdict& step, const CadencePosition& position) {

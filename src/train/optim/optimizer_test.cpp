@@ -151,6 +151,23 @@ TEST(Optimizer, LionIsItsPapersAlgorithm) {
     EXPECT_NEAR(job.matrix.flatten()[static_cast<int64_t>(i)].item<double>(), weights[i], 1e-6);
 }
 
+// What is kept made ready of a weight (models/layers/packed_weights.h) goes by the weight's version.
+TEST(Optimizer, EveryStepRaisesTheVersions) {
+  for (const char* name : {"adamw", "adam", "sgd", "lion", "adafactor"})
+    for (const auto type : {torch::kFloat32, torch::kFloat64}) {  // our own kernel and LibTorch's
+      OptimConfig config;
+      config.name = name;
+      torch::Tensor weight = torch::ones({2, 3}, type).requires_grad_(true);
+      Optimizer optimizer(config, {{"weight", weight, 1.0, 0.0}});
+      for (int step = 0; step < 2; ++step) {
+        weight.mutable_grad() = torch::full({2, 3}, 0.5, type);
+        const auto before = weight._version();
+        optimizer.step(0.1, 1.0);
+        EXPECT_GT(weight._version(), before) << name << " " << type << " step " << step;
+      }
+    }
+}
+
 TEST(Optimizer, TheOthersKeepLittleAndContinueBitByBit) {
   for (const char* name : {"lion", "adafactor"}) {
     OptimConfig config;

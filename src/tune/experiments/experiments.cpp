@@ -116,13 +116,21 @@ std::vector<doctor::OperatorLine> Experiments::operators() {
     total += time.self_seconds;
     if (time.self_seconds > 0) reached = std::max(reached, time.flops / time.self_seconds / 1e9);
   }
+  const Precision asked = parse_precision(view_.precision).value_or(Precision::Fp32);
   std::vector<doctor::OperatorLine> lines;
   for (const auto& time : times) {
-    doctor::OperatorLine line{train::operator_words(time.name), time.calls, time.self_seconds,
-                              total > 0 ? time.self_seconds / total : 0, -1};
+    doctor::OperatorLine line{train::operator_words(time.name),
+                              time.calls,
+                              time.self_seconds,
+                              total > 0 ? time.self_seconds / total : 0,
+                              -1,
+                              {},
+                              false};
     const Precision precision = time.dtype == torch::kBFloat16  ? Precision::Bf16Mixed
                                 : time.dtype == torch::kFloat16 ? Precision::Fp16Mixed
                                                                 : Precision::Fp32;
+    if (at::isFloatingType(time.dtype) && time.dtype != torch::kFloat64) line.number = number_name(precision);
+    line.fell_back = time.dtype == torch::kFloat32 && asked != Precision::Fp32;
     const double probed = matrix_gflops(jobs_.machine, precision);
     if (time.flops > 0 && probed > 0 && time.self_seconds > 0)
       line.share_of_peak = time.flops / time.self_seconds / (std::max(probed, reached) * 1e9);
