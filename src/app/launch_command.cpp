@@ -1,6 +1,7 @@
 // redline launch -n N -- train CONFIG ...: several ranks of one job on this machine.
 #include "app/command.h"
 #include "core/error.h"
+#include "core/strings.h"
 #include "train/launch.h"
 
 namespace redline::app {
@@ -18,7 +19,9 @@ struct LaunchArguments {
 void run_launch(const LaunchArguments& arguments) {
   const std::vector<std::string>& words = arguments.words;
   if (words.empty() || words[0] != "train")
-    throw ConfigError("What should the ranks run? E.g. redline launch -n 2 -- train recipe.yaml");
+    throw ConfigError(
+        (words.empty() ? "What should the ranks run?" : "Ranks run 'train', not '" + printable(words[0]) + "'.") +
+        std::string(" E.g. redline launch -n 2 -- train recipe.yaml"));
   throw ExitWith{train::launch_ranks(arguments.ranks, words, arguments.grace_seconds)};
 }
 

@@ -347,6 +347,8 @@ def test_runs_lists_what_is_there(mine, speech_run, sequence_run):
     by_name = [run["name"] for run in json.loads(redline("--json", "runs", "--sort", "name", cwd=mine).stdout)["runs"]]
     assert by_name == sorted(by_name)
     assert "no folder" in redline("runs", "nowhere", cwd=mine, code=3).stderr
+    for words in (["verify", "vae"], ["diff", "vae", "vae"], ["convert", "vae", "by_name.safetensors"], ["doctor", "vae", "--blocks", "0"]):
+        redline(*words, cwd=mine, code=3 if words[0] == "doctor" else 0)  # the doctor: too few steps to say
     assert "did you mean 'vae'" in redline("report", "vea", cwd=mine, code=3).stderr
     both = json.loads(redline("--json", "report", "vae", "speech", cwd=mine).stdout)["runs"]
     assert len(both) == 2
