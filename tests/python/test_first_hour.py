@@ -263,6 +263,7 @@ def test_the_man_page_is_well_formed():
     page = redline("options", "--man").stdout
     lines = page.splitlines()
     assert re.fullmatch(r'\.TH "REDLINE" 1 "" "redline [^"]+"', lines[0]), lines[0]
+    assert lines[2] == "redline \\- makes deep\\-learning training fast, and proves it."
     known = {".TH", ".SH", ".SS", ".TP", ".B", ".BI", ".I", ".IR", ".RS", ".RE"}
     assert {line.split()[0] for line in lines if line.startswith(".")} <= known
     assert lines.count(".RS") == lines.count(".RE") > 5 and not any(line.startswith("'") for line in lines)
