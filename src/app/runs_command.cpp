@@ -63,6 +63,18 @@ std::optional<double> validation_of(const measure::RunGlance& run) {
   return std::nullopt;
 }
 
+// Columns of a terminal: two for the letters of East Asia (U+3000 to U+DFFF) and for pictures.
+size_t columns(const std::string& text) {
+  size_t count = 0;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if ((byte & 0xC0) != 0x80) count += byte == 0xF0 || (byte >= 0xE3 && byte <= 0xED) ? 2 : 1;
+  }
+  return count;
+}
+
+std::string ago(double seconds) { return seconds < 1 ? "now" : format_seconds(std::round(seconds)) + " ago"; }
+
 std::string number(const std::optional<double>& value) { return value ? fmt::format("{:.4g}", *value) : "-"; }
 
 void sort_runs(std::vector<ListedRun>& runs, const std::string& by) {
@@ -103,17 +115,16 @@ void print_runs(const std::vector<ListedRun>& runs) {
     lines.push_back({printable(run.name), measure::run_phase_name(run.seen.phase), progress_of(run.seen),
                      number(loss_of(run.seen)), number(validation_of(run.seen)),
                      run.seen.rows.empty() ? "-" : fmt::format("{:.4g}", run.seen.samples_per_second()),
-                     run.verdict.empty() ? "-" : run.verdict,
-                     format_seconds(std::round(age_seconds(run.seen))) + " ago"});
+                     run.verdict.empty() ? "-" : run.verdict, ago(age_seconds(run.seen))});
   std::vector<size_t> widths(lines[0].size(), 0);
   for (const auto& line : lines)
-    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
+    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], columns(line[c]));
   for (const auto& line : lines) {
     std::string text;
     for (size_t c = 0; c < line.size(); ++c) {
       const bool right = c >= 2 && c <= 5;
-      text += (c > 0 ? "  " : "") +
-              (right ? fmt::format("{:>{}}", line[c], widths[c]) : fmt::format("{:<{}}", line[c], widths[c]));
+      const std::string space(widths[c] - columns(line[c]), ' ');
+      text += (c > 0 ? "  " : "") + (right ? space + line[c] : line[c] + space);
     }
     fmt::print("{}\n", text.substr(0, text.find_last_not_of(' ') + 1));
   }

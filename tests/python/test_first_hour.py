@@ -10,6 +10,7 @@ import struct
 import subprocess
 import tarfile
 import time
+import unicodedata
 import wave
 
 import numpy
@@ -19,6 +20,8 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 from safetensors import safe_open
+
+import run_records
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REDLINE = os.environ.get("REDLINE", str(ROOT / "build/redline"))
@@ -358,6 +361,14 @@ def test_runs_lists_what_is_there(mine, speech_run, sequence_run):
     assert "did you mean 'vae'" in redline("report", "vea", cwd=mine, code=3).stderr
     both = json.loads(redline("--json", "report", "vae", "speech", cwd=mine).stdout)["runs"]
     assert len(both) == 2
+
+
+def test_runs_with_other_letters_stand_in_columns(tmp_path):
+    for name in ("Übung–テスト", "plain-name-of-a-run"):
+        run_records.make_run(tmp_path / "runs" / name, {"forward": 20.0, "backward": 40.0}, steps=30)
+    lines = redline("runs", cwd=tmp_path).stdout.splitlines()
+    at = [sum(1 + (unicodedata.east_asian_width(letter) == "W") for letter in line[:line.index("stopped")]) for line in lines[1:]]
+    assert len(at) == 2 and at[0] == at[1] and lines[1].endswith((" now", " s ago"))
 
 
 def test_a_thousand_runs_are_listed(sequence_run, tmp_path):
