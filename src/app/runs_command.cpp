@@ -1,5 +1,6 @@
 // redline runs [FOLDER]: the runs in a folder, a line each.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -108,23 +109,57 @@ nlohmann::json run_json(const ListedRun& run) {
   return out;
 }
 
+using Line = std::vector<std::string>;
+
+std::vector<size_t> widths_of(const std::vector<Line>& lines) {
+  std::vector<size_t> widths(lines[0].size(), 0);
+  for (const Line& line : lines)
+    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], columns(line[c]));
+  return widths;
+}
+
+constexpr size_t kGap = 2;
+
+// On a terminal that is too narrow: what matters least goes first, then a long name's beginning (its end tells runs
+// apart).
+void fit(std::vector<Line>& lines, size_t width) {
+  const auto total = [&] {
+    size_t sum = 0;
+    for (const size_t one : widths_of(lines)) sum += one + kGap;
+    return sum - kGap;
+  };
+  for (const char* title : {"limit", "written", "samples/s", "val_loss", "loss"}) {
+    if (total() <= width) return;
+    const auto at = std::find(lines[0].begin(), lines[0].end(), title) - lines[0].begin();
+    for (Line& line : lines) line.erase(line.begin() + at);
+  }
+  const size_t names = widths_of(lines)[0], over = total() > width ? total() - width : 0;
+  const size_t room = std::max<size_t>(8, names - std::min(names, over));
+  for (Line& line : lines) {
+    std::string& name = line[0];
+    if (columns(name) <= room) continue;
+    size_t begin = 0;
+    while (columns(name.substr(begin)) > room - 2 || (begin < name.size() && (name[begin] & 0xC0) == 0x80)) ++begin;
+    name = ".." + name.substr(begin);
+  }
+}
+
 void print_runs(const std::vector<ListedRun>& runs) {
-  std::vector<std::vector<std::string>> lines = {
-      {"run", "state", "steps", "loss", "val_loss", "samples/s", "limit", "written"}};
+  std::vector<Line> lines = {{"run", "state", "steps", "loss", "val_loss", "samples/s", "limit", "written"}};
   for (const ListedRun& run : runs)
     lines.push_back({printable(run.name), measure::run_phase_name(run.seen.phase), progress_of(run.seen),
                      number(loss_of(run.seen)), number(validation_of(run.seen)),
                      run.seen.rows.empty() ? "-" : fmt::format("{:.4g}", run.seen.samples_per_second()),
                      run.verdict.empty() ? "-" : run.verdict, ago(age_seconds(run.seen))});
-  std::vector<size_t> widths(lines[0].size(), 0);
-  for (const auto& line : lines)
-    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], columns(line[c]));
-  for (const auto& line : lines) {
+  if (isatty(STDOUT_FILENO) == 1) fit(lines, static_cast<size_t>(std::max(20, terminal_width())));
+  const std::vector<size_t> widths = widths_of(lines);
+  for (const Line& line : lines) {
     std::string text;
     for (size_t c = 0; c < line.size(); ++c) {
-      const bool right = c >= 2 && c <= 5;
+      const bool right =
+          lines[0][c] != "run" && lines[0][c] != "state" && lines[0][c] != "limit" && lines[0][c] != "written";
       const std::string space(widths[c] - columns(line[c]), ' ');
-      text += (c > 0 ? "  " : "") + (right ? space + line[c] : line[c] + space);
+      text += (c > 0 ? std::string(kGap, ' ') : "") + (right ? space + line[c] : line[c] + space);
     }
     fmt::print("{}\n", text.substr(0, text.find_last_not_of(' ') + 1));
   }
