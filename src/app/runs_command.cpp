@@ -65,7 +65,7 @@ std::optional<double> validation_of(const measure::RunGlance& run) {
 }
 
 // Columns of a terminal: two for the letters of East Asia (U+3000 to U+DFFF) and for pictures.
-size_t columns(const std::string& text) {
+size_t columns_of(const std::string& text) {
   size_t count = 0;
   for (const char letter : text) {
     const auto byte = static_cast<unsigned char>(letter);
@@ -114,7 +114,7 @@ using Line = std::vector<std::string>;
 std::vector<size_t> widths_of(const std::vector<Line>& lines) {
   std::vector<size_t> widths(lines[0].size(), 0);
   for (const Line& line : lines)
-    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], columns(line[c]));
+    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], columns_of(line[c]));
   return widths;
 }
 
@@ -122,7 +122,7 @@ constexpr size_t kGap = 2;
 
 // On a terminal that is too narrow: what matters least goes first, then a long name's beginning (its end tells runs
 // apart).
-void fit(std::vector<Line>& lines, size_t width) {
+void fit_lines(std::vector<Line>& lines, size_t width) {
   const auto total = [&] {
     size_t sum = 0;
     for (const size_t one : widths_of(lines)) sum += one + kGap;
@@ -137,9 +137,9 @@ void fit(std::vector<Line>& lines, size_t width) {
   const size_t room = std::max<size_t>(8, names - std::min(names, over));
   for (Line& line : lines) {
     std::string& name = line[0];
-    if (columns(name) <= room) continue;
+    if (columns_of(name) <= room) continue;
     size_t begin = 0;
-    while (columns(name.substr(begin)) > room - 2 || (begin < name.size() && (name[begin] & 0xC0) == 0x80)) ++begin;
+    while (columns_of(name.substr(begin)) > room - 2 || (begin < name.size() && (name[begin] & 0xC0) == 0x80)) ++begin;
     name = ".." + name.substr(begin);
   }
 }
@@ -151,14 +151,14 @@ void print_runs(const std::vector<ListedRun>& runs) {
                      number(loss_of(run.seen)), number(validation_of(run.seen)),
                      run.seen.rows.empty() ? "-" : fmt::format("{:.4g}", run.seen.samples_per_second()),
                      run.verdict.empty() ? "-" : run.verdict, ago(age_seconds(run.seen))});
-  if (isatty(STDOUT_FILENO) == 1) fit(lines, static_cast<size_t>(std::max(20, terminal_width())));
+  if (isatty(STDOUT_FILENO) == 1) fit_lines(lines, static_cast<size_t>(std::max(20, terminal_width())));
   const std::vector<size_t> widths = widths_of(lines);
   for (const Line& line : lines) {
     std::string text;
     for (size_t c = 0; c < line.size(); ++c) {
       const bool right =
           lines[0][c] != "run" && lines[0][c] != "state" && lines[0][c] != "limit" && lines[0][c] != "written";
-      const std::string space(widths[c] - columns(line[c]), ' ');
+      const std::string space(widths[c] - columns_of(line[c]), ' ');
       text += (c > 0 ? std::string(kGap, ' ') : "") + (right ? space + line[c] : line[c] + space);
     }
     fmt::print("{}\n", text.substr(0, text.find_last_not_of(' ') + 1));
