@@ -18,7 +18,7 @@ MLFLOW_STATUS = {"running": 1, "finished": 3, "failed": 4, "killed": 5}
 
 
 class Lines:
-    """The whole JSON lines that were added to a file since the last look."""
+    """The whole JSON lines that were added to a file since the last look, each with the place where it begins."""
 
     def __init__(self, path, offset=0):
         self.path, self.offset = path, offset
@@ -30,14 +30,13 @@ class Lines:
                 data = file.read()
         except FileNotFoundError:
             return []
-        end = data.rfind(b"\n") + 1
-        self.offset += end
         found = []
-        for line in data[:end].splitlines():
+        for line in data[:data.rfind(b"\n") + 1].splitlines(keepends=True):
             try:
-                found.append(json.loads(line))
+                found.append((self.offset, json.loads(line)))
             except ValueError:
                 pass
+            self.offset += len(line)
         return found
 
 
@@ -204,9 +203,10 @@ def follow(run, kind, store, once):
     place = os.path.join(run, f"{kind}_sent")
     sent = int(open(place, encoding="utf-8").read() or 0) if os.path.exists(place) else 0
     metrics, events = Lines(os.path.join(run, "metrics.jsonl"), sent), Lines(os.path.join(run, "events.jsonl"))
-    waiting, config_sent, ended = {}, False, None
+    waiting, begins, config_sent, ended = {}, {}, False, None
+    parent = os.getppid()
     while True:
-        for event in events.new():
+        for _, event in events.new():
             if event.get("kind") in ("run.started", "run.resumed"):
                 ended = None
             elif event.get("kind") in ("run.ended", "run.failed"):
@@ -214,8 +214,9 @@ def follow(run, kind, store, once):
         if not config_sent and os.path.exists(os.path.join(run, "config.resolved.yaml")):
             store.config(read_config(run))
             config_sent = True
-        for point in metrics.new():
+        for begin, point in metrics.new():
             if "name" in point:
+                begins.setdefault(point["step"], begin)
                 waiting.setdefault(point["step"], {})[point["name"]] = float(point["value"])
         # A step's lines come together; the last one may still grow until the next look.
         last = max(waiting, default=None)
@@ -223,13 +224,16 @@ def follow(run, kind, store, once):
             if step == last and ended is None and not once:
                 continue
             values = waiting.pop(step)
+            begins.pop(step)
             store.metrics(step, {name: value for name, value in values.items() if name != "wall_time"}, values.get("wall_time", time.time()))
-        if not waiting:
-            write(place, str(metrics.offset))
+        # Also while the last step waits: who kills the run kills this too, and what is continued must not be sent twice.
+        if min(begins.values(), default=metrics.offset) != sent:
+            sent = min(begins.values(), default=metrics.offset)
+            write(place, str(sent))
         if ended is not None or once:
             store.end(ended or "")
             return
-        if os.getppid() == 1:  # nobody will write any more
+        if os.getppid() != parent:  # nobody will write any more
             sys.exit("loggers: the run's process is gone")
         time.sleep(POLL_SECONDS)
 

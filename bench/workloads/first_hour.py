@@ -10,7 +10,7 @@ import numpy
 
 from frame import ROOT, Bar, Workload
 
-RUNS, STEPS = 1000, 600
+RUNS, STEPS = 1000, 1000
 JOB = """
 base: {root}/recipes/sequence_vae.yaml
 name: first-hour
@@ -27,7 +27,7 @@ model:
 trainer: {{accumulate_grad_batches: 1, precision: 32-true, max_steps: {steps}, val_check_interval: 1000000, log_every_n_steps: 10}}
 exp_manager: {{create_checkpoint_callback: false}}
 """
-LOGGERS = ["exp_manager.create_mlflow_logger=true", "exp_manager.mlflow_logger_kwargs={tracking_uri: mlruns}", "exp_manager.on_validation=/bin/true"]
+LOGGERS = ["exp_manager.create_mlflow_logger=true", "exp_manager.mlflow_logger_kwargs={tracking_uri: mlruns}"]
 
 
 def workload(env):
@@ -61,12 +61,14 @@ def workload(env):
         subprocess.run([str(env.redline), "-q", "train", "job.yaml", "--run-dir", "run", "--new-run", *words], check=True, capture_output=True, cwd=folder)
         data = (place / "steps.bin").read_bytes()[HEADER:]
         rows = numpy.frombuffer(data[:len(data) // ROW.itemsize * ROW.itemsize], ROW)
-        return {"step_milliseconds": float(numpy.median(rows["wall"][50:]) * 1e-6), "mean_milliseconds": float(numpy.mean(numpy.sort(rows["wall"][50:])[:-10]) * 1e-6)}
+        # A mean, since a log line is in every tenth step only and a median would not see it; the slowest fiftieth is the machine's.
+        steps = numpy.sort(rows["wall"][50:]) * 1e-6
+        return {"mean_milliseconds": float(numpy.mean(steps[:len(steps) * 49 // 50])), "median_milliseconds": float(numpy.median(steps))}
 
     return Workload(
         name="first_hour",
-        sentence=f"`redline runs` over {RUNS:,} runs of 2,000 steps; {STEPS} steps of a small VAE with and without loggers (MLflow's file store in a child, a hook), in turns",
+        sentence=f"`redline runs` over {RUNS:,} runs of 2,000 steps; {STEPS} steps of a small VAE with and without loggers (MLflow's file store, written by a child), a log line every tenth step, in turns",
         variants={"list": list_runs, "plain": lambda: steps_milliseconds([]), "loggers": lambda: steps_milliseconds(LOGGERS)},
         bars=[Bar("runs_seconds", "list", "list", smaller_is_better=True, at_most=1.0, sentence="seconds"),
-              Bar("step_milliseconds", "loggers", "plain", smaller_is_better=True, at_least=0.995, sentence="median step, without over with loggers")],
+              Bar("mean_milliseconds", "loggers", "plain", smaller_is_better=True, at_least=0.995, sentence="mean step, without over with loggers")],
         rounds=6)

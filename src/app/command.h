@@ -42,7 +42,7 @@ using AddCommand = void (*)(CLI::App& program, const Globals& globals);
 const std::vector<AddCommand>& commands();
 // Usage lines and examples, once every command is there.
 void add_help(CLI::App& program);
-// A word that stands where a command should: "There is no command 'trian'; did you mean 'train'?"; else empty.
-std::string meant_command(const CLI::App& program, int argc, char** argv);
+// Runs the command that the words (without the program's name) ask for; returns the exit code of a usage error.
+int parse_words(CLI::App& program, std::vector<std::string> words);
 
 }  // namespace redline::app

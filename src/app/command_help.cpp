@@ -22,7 +22,7 @@ const std::vector<HelpRow>& help_rows() {
        {"redline train recipes/sequence_vae.yaml --preset quick trainer.max_steps=200",
         "redline train mine.yaml --run-dir runs/mine --batch_size 16 trainer.precision=bf16-mixed"}},
       {"launch",
-       "",
+       "-n N -- train CONFIG [key=value | --key value]...",
        {"redline launch -n 2 -- train recipes/nest_fast-conformer_small.yaml",
         "redline launch -n 4 --grace 60 -- train mine.yaml --run-dir runs/mine"}},
       {"scale",
@@ -37,7 +37,9 @@ const std::vector<HelpRow>& help_rows() {
        {"redline predict runs/mine clips.json --out embeddings.parquet",
         "redline predict runs/mine pictures/ --out embeddings.npy --checkpoint best "
         "model.validation_ds.batch_size=64"}},
-      {"sample", "", {"redline sample runs/mine --num 8", "redline --json sample runs/mine --num 2 --sample-seed 7"}},
+      {"sample",
+       "RUN",
+       {"redline sample runs/mine --num 8", "redline --json sample runs/mine --num 2 --sample-seed 7"}},
       {"probe",
        "",
        {"redline probe mine.yaml --weights model.safetensors --batch batch.safetensors --out probe.safetensors",
@@ -47,13 +49,15 @@ const std::vector<HelpRow>& help_rows() {
       {"data order", "", {"redline data order mine.yaml", "redline --json data order mine.yaml --epoch 3"}},
       {"data stats", "", {"redline data stats mine.yaml", "redline data stats mine.yaml --validation"}},
       {"data bench", "", {"redline data bench mine.yaml", "redline --json data bench mine.yaml --workers 4"}},
-      {"data index", "", {"redline data index audio_0.tar", "redline data index tars/audio_0.tar tars/audio_1.tar"}},
+      {"data index",
+       "TAR...",
+       {"redline data index audio_0.tar", "redline data index tars/audio_0.tar tars/audio_1.tar"}},
       {"data tar",
-       "",
+       "MANIFEST... --out DIR",
        {"redline data tar manifest.json --out tars --num-shards 8",
         "redline data tar manifest.json --out tars --format webdataset"}},
       {"data synth",
-       "",
+       "speech|sequences|images|nuscenes --out DIR",
        {"redline data synth speech --out data/speech --num 200 --seed 1",
         "redline data synth images --out data/pictures --num 500 --num_classes 10"}},
       {"doctor",
@@ -73,20 +77,22 @@ const std::vector<HelpRow>& help_rows() {
        "",
        {"redline certify mine.yaml --with trainer.precision=bf16-mixed --pairs 8",
         "redline certify mine.yaml --with model.train_ds.batch_size=16"}},
-      {"report", "", {"redline report runs/mine --html mine.html", "redline report runs/before runs/after"}},
+      {"report", "RUN...", {"redline report runs/mine --html mine.html", "redline report runs/before runs/after"}},
       {"compare",
-       "",
+       "BEFORE AFTER",
        {"redline compare runs/before runs/after --fail-on 3%", "redline --json compare runs/before runs/after"}},
-      {"watch", "", {"redline watch runs/mine", "redline watch a b --every 5 | tee watched.txt"}},
+      {"watch", "RUN...", {"redline watch runs/mine", "redline watch a b --every 5 | tee watched.txt"}},
       {"compile",
        "",
        {"redline compile recipes/sequence_vae.yaml --preset quick",
         "redline --json compile mine.yaml --steps 64 trainer.precision=bf16-mixed"}},
-      {"runs", "", {"redline runs", "redline runs runs/mine --sort loss"}},
-      {"verify", "", {"redline verify runs/mine", "redline --json verify runs/mine/checkpoints/step-00000100"}},
-      {"diff", "", {"redline diff runs/a runs/b", "redline --json diff runs/a runs/b"}},
+      {"runs", "[FOLDER]", {"redline runs", "redline runs runs/mine --sort loss"}},
+      {"verify",
+       "RUN|CHECKPOINT|FILE",
+       {"redline verify runs/mine", "redline --json verify runs/mine/checkpoints/step-00000100"}},
+      {"diff", "A B", {"redline diff runs/a runs/b", "redline --json diff runs/a runs/b"}},
       {"convert",
-       "",
+       "[nemo|torch|safetensors] IN OUT",
        {"redline convert nemo MODEL.nemo model.safetensors", "redline convert runs/mine model.pt --ema"}},
       {"chaos",
        "",
@@ -101,12 +107,12 @@ const std::vector<HelpRow>& help_rows() {
   return rows;
 }
 
-// A command whose words after the last positional are overrides.
-class OverridesUsage : public CLI::Formatter {
+// A command's own words, and where it takes overrides, that it does.
+class OwnUsage : public CLI::Formatter {
  public:
-  explicit OverridesUsage(std::string takes) : takes_(std::move(takes)) {}
-  std::string make_usage(const CLI::App* /*command*/, std::string name) const override {
-    return "Usage: " + name + " [OPTIONS] " + takes_ + kOverrides + "\n";
+  explicit OwnUsage(std::string takes) : takes_(std::move(takes)) {}
+  std::string make_usage(const CLI::App* command, std::string name) const override {
+    return "Usage: " + name + " [OPTIONS] " + takes_ + (command->get_allow_extras() ? kOverrides : "") + "\n";
   }
 
  private:
@@ -120,7 +126,7 @@ void add_help_below(CLI::App& parent, const std::string& prefix) {
       if (option->get_default_str() == "[]") option->default_str("");  // an empty list says nothing
     for (const HelpRow& row : help_rows()) {
       if (name != row.command) continue;
-      if (*row.takes != '\0') command->formatter(std::make_shared<OverridesUsage>(row.takes));
+      if (*row.takes != '\0') command->formatter(std::make_shared<OwnUsage>(row.takes));
       std::string footer = command->get_footer();
       if (!footer.empty()) footer += "\n\n";
       footer += "Examples:";

@@ -1,10 +1,5 @@
 // The list of subcommands. A new command is a file and one line here.
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "app/command.h"
-#include "core/strings.h"
 
 namespace redline::app {
 
@@ -33,29 +28,16 @@ void add_chaos_command(CLI::App& program, const Globals& globals);
 void add_machine_command(CLI::App& program, const Globals& globals);
 void add_options_command(CLI::App& program, const Globals& globals);
 
+// As --help lists them: what every job needs first.
 const std::vector<AddCommand>& commands() {
   static const std::vector<AddCommand> list = {
-      add_train_command,   add_eval_command,    add_predict_command, add_probe_command,   add_data_command,
-      add_doctor_command,  add_tune_command,    add_race_command,    add_certify_command, add_report_command,
-      add_compare_command, add_verify_command,  add_diff_command,    add_convert_command, add_chaos_command,
-      add_machine_command, add_options_command, add_sample_command,  add_launch_command,  add_scale_command,
-      add_runs_command,    add_lr_command,      add_compile_command, add_watch_command,
+      add_train_command,   add_runs_command,    add_watch_command,   add_report_command,  add_eval_command,
+      add_predict_command, add_sample_command,  add_convert_command, add_data_command,    add_lr_command,
+      add_doctor_command,  add_tune_command,    add_race_command,    add_certify_command, add_compare_command,
+      add_compile_command, add_launch_command,  add_scale_command,   add_verify_command,  add_diff_command,
+      add_chaos_command,   add_machine_command, add_options_command, add_probe_command,
   };
   return list;
-}
-
-std::string meant_command(const CLI::App& program, int argc, char** argv) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : program.get_subcommands([](const CLI::App* /*any*/) { return true; }))
-    names.push_back(command->get_name());
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word.starts_with("-")) continue;
-    if (std::ranges::find(names, word) != names.end()) return {};
-    const auto near = did_you_mean(word, names);
-    return near ? fmt::format("There is no command '{}'; did you mean '{}'?", word, *near) : "";
-  }
-  return {};
 }
 
 }  // namespace redline::app

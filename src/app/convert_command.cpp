@@ -5,6 +5,7 @@
 
 #include "app/command.h"
 #include "app/json_text.h"
+#include "app/run_names.h"
 #include "config/job.h"
 #include "core/error.h"
 #include "core/file_ops.h"
@@ -51,7 +52,7 @@ train::ConvertRequest convert_request(const ConvertArguments& arguments) {
   if (words.size() != 2)
     throw ConfigError(
         "convert takes IN and OUT, with an optional format in front: redline convert nemo MODEL.nemo OUT.safetensors");
-  request.source = words[0];
+  request.source = find_run_or_weights(words[0]);
   request.target = words[1];
   request.config = arguments.config;
   if (request.config.empty() && request.target.extension() == ".nemo")
@@ -95,7 +96,10 @@ void add_convert_command(CLI::App& program, const Globals& globals) {
   auto arguments = std::make_shared<ConvertArguments>();
   CLI::App* command = program.add_subcommand(
       "convert", "Convert weights: .nemo, torch checkpoints and safetensors, under the reference names");
-  command->add_option("words", arguments->words, "[nemo|torch|safetensors] IN OUT; IN may be a run or step-… directory")
+  command
+      ->add_option("words", arguments->words,
+                   "[nemo|torch|safetensors] IN OUT; IN may be a run (its directory, or its name in runs/) or a step-… "
+                   "directory")
       ->required()
       ->expected(2, 3);
   command->add_option("--key", arguments->request.key,

@@ -7,6 +7,7 @@
 
 #include "app/command.h"
 #include "app/json_text.h"
+#include "app/run_names.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "train/diff.h"
@@ -85,10 +86,13 @@ void print_diff(const train::DiffResult& result) {
 void add_diff_command(CLI::App& program, const Globals& globals) {
   auto paths = std::make_shared<std::pair<std::string, std::string>>();
   CLI::App* command = program.add_subcommand("diff", "Find the first step or tensor in which two runs differ");
-  command->add_option("a", paths->first, "A run directory, a step-… directory or a .safetensors file")->required();
+  command
+      ->add_option("a", paths->first, "A run directory or its name in runs/, a step-… directory or a .safetensors file")
+      ->required();
   command->add_option("b", paths->second, "The other one")->required();
   command->callback([paths, &globals] {
-    const train::DiffResult result = train::diff_paths(paths->first, paths->second);
+    const train::DiffResult result =
+        train::diff_paths(find_run_or_weights(paths->first), find_run_or_weights(paths->second));
     if (globals.json) {
       fmt::print("{}\n", json_text(diff_json(result), 2));
     } else {

@@ -2,10 +2,12 @@
 // process. redline doctor RUN: the same from a record, without ceilings.
 
 #include "app/print_selftest.h"
+#include "app/run_names.h"
 #include "app/run_page.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/own_folder.h"
+#include "core/strings.h"
 #include "device/machine.h"
 #include "device/profile.h"
 #include "measure/machine_json.h"
@@ -66,9 +68,18 @@ report::Page diagnose_job(const DoctorArguments& arguments, const config::Reques
   return {"", {std::move(part)}, {}};
 }
 
+// A recipe, or a run by its folder or name; said before the machine is measured.
+std::filesystem::path recipe_or_run(const std::filesystem::path& word) {
+  if (std::filesystem::is_regular_file(word)) return word;
+  if (word.extension() == ".yaml" || word.extension() == ".yml")
+    throw ConfigError("There is no file '" + printable(word.string()) + "'; check the path.");
+  return find_run(word.string());
+}
+
 void run_doctor(const DoctorArguments& arguments, const CLI::App& command, const Globals& globals) {
-  const config::RequestSource source = arguments.config.source(command);
+  config::RequestSource source = arguments.config.source(command);
   if (!source.file) throw ConfigError("doctor needs a recipe or a run directory.");
+  source.file = recipe_or_run(*source.file);
   if (arguments.selftest) {
     task::Registry registry;
     models::register_all(registry);

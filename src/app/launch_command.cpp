@@ -3,6 +3,7 @@
 
 #include "app/command.h"
 #include "core/error.h"
+#include "core/strings.h"
 #include "train/launch.h"
 
 namespace redline::app {
@@ -22,7 +23,9 @@ struct LaunchArguments {
 void run_launch(const LaunchArguments& arguments) {
   const std::vector<std::string>& words = arguments.words;
   if (words.empty() || words[0] != "train")
-    throw ConfigError("What should the ranks run? E.g. redline launch -n 2 -- train recipe.yaml");
+    throw ConfigError(
+        (words.empty() ? "What should the ranks run?" : "Ranks run 'train', not '" + printable(words[0]) + "'.") +
+        std::string(" E.g. redline launch -n 2 -- train recipe.yaml"));
   if (!(arguments.grace_seconds >= 0) || arguments.grace_seconds > kMostGraceSeconds)
     throw ConfigError(
         fmt::format("--grace is {}; expected seconds from 0 to {}.", arguments.grace_seconds, kMostGraceSeconds));

@@ -1,8 +1,8 @@
-// redline: parses the command line, runs one command, and maps what was thrown to an exit code. The only catch in the
-// program.
+// redline: parses the command line, runs one command, and maps what was thrown to an exit code. The only catch of
+// errors in the program (words that cannot be parsed: usage_errors.cpp).
 #include <c10/util/Exception.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <exception>
 
 #include "app/command.h"
@@ -10,7 +10,6 @@
 #include "app/version.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/strings.h"
 #include "device/startup_memory.h"
 
 using namespace redline;
@@ -55,17 +54,7 @@ int run(int argc, char** argv) {
   for (app::AddCommand add : app::commands()) add(program, globals);
   share_globals(program, globals);
   app::add_help(program);
-  try {
-    program.parse(argc, argv);
-    if (program.get_subcommands().empty()) std::fputs(program.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return program.exit(error);
-    const std::string meant = app::meant_command(program, argc, argv);
-    std::fprintf(stderr, "error: %s\nRun 'redline --help' for the commands and their options.\n",
-                 printable(meant.empty() ? error.what() : meant).c_str());
-    return static_cast<int>(ExitCode::Usage);
-  }
+  return app::parse_words(program, {argv + std::min(argc, 1), argv + argc});
 }
 
 int run_to_exit_code(int argc, char** argv) {

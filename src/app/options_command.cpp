@@ -49,7 +49,7 @@ config::CommandText command_text(const CLI::App& command) {
 
 config::ProgramText program_text(const CLI::App& program) {
   config::ProgramText text;
-  text.sentence = program.get_description();
+  text.sentence = program.get_description().substr(text.name.size() + 1);  // a man page begins with the name itself
   text.version = version_text();
   for (const CLI::App* command : program.get_subcommands({})) text.commands.push_back(command_text(*command));
   for (const CLI::Option* option : program.get_options())

@@ -36,4 +36,12 @@ std::filesystem::path find_run(const std::string& word) {
                   (near ? "; did you mean '" + printable(*near) + "'?" : "; `redline runs` lists them."));
 }
 
+std::filesystem::path find_run_or_weights(const std::string& word) {
+  const std::string ending = to_lower(std::filesystem::path(word).extension().string());
+  for (const char* weights : {".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".nemo", ".tar"})
+    if (ending == weights) return word;
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(word, ignored) ? std::filesystem::path(word) : find_run(word);
+}
+
 }  // namespace redline::app

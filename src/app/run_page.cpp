@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "app/terminal.h"
+#include "core/error.h"
 #include "core/file_ops.h"
 #include "core/log.h"
 #include "core/strings.h"
@@ -41,14 +42,26 @@ report::RunPart read_part(const std::string& directory) {
   part.seen.surroundings = doctor::surroundings_summary(part.record);
   part.seen.shared_memory = doctor::fit_shared_memory(part.record.steps, around);
   part.seen.checkpoint_writes = doctor::checkpoint_writes(part.record);
+  // A file beside the record that is damaged takes its own part away, not the record's.
+  const auto unless_damaged = [&](const auto& read) {
+    try {
+      read();
+    } catch (const DataError& error) {
+      part.record.warnings.emplace_back(error.what());
+    }
+  };
   MachineFacts machine;
-  if (!part.record.machine_json.empty())
-    machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
+  unless_damaged([&] {
+    if (!part.record.machine_json.empty())
+      machine = measure::machine_from_json(part.record.machine_json, directory + "/machine.json");
+  });
   // Records of earlier versions may hold rates of a starved probe.
   if (!device::rates_problem(machine).empty()) device::clear_rates(machine);
   part.diagnosis = doctor::diagnose(job, part.seen, {}, machine);
   const auto card = std::filesystem::path(directory) / "tune_card.json";
-  if (std::filesystem::exists(card)) part.card = measure::tune_card_from_json(read_file(card), card.string());
+  unless_damaged([&] {
+    if (std::filesystem::exists(card)) part.card = measure::tune_card_from_json(read_file(card), card.string());
+  });
   return part;
 }
 

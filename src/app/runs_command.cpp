@@ -1,5 +1,6 @@
 // redline runs [FOLDER]: the runs in a folder, a line each.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -63,6 +64,18 @@ std::optional<double> validation_of(const measure::RunGlance& run) {
   return std::nullopt;
 }
 
+// Columns of a terminal: two for the letters of East Asia (U+3000 to U+DFFF) and for pictures.
+size_t columns_of(const std::string& text) {
+  size_t count = 0;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if ((byte & 0xC0) != 0x80) count += byte == 0xF0 || (byte >= 0xE3 && byte <= 0xED) ? 2 : 1;
+  }
+  return count;
+}
+
+std::string ago(double seconds) { return seconds < 1 ? "now" : format_seconds(std::round(seconds)) + " ago"; }
+
 std::string number(const std::optional<double>& value) { return value ? fmt::format("{:.4g}", *value) : "-"; }
 
 void sort_runs(std::vector<ListedRun>& runs, const std::string& by) {
@@ -96,24 +109,57 @@ nlohmann::json run_json(const ListedRun& run) {
   return out;
 }
 
+using Line = std::vector<std::string>;
+
+std::vector<size_t> widths_of(const std::vector<Line>& lines) {
+  std::vector<size_t> widths(lines[0].size(), 0);
+  for (const Line& line : lines)
+    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], columns_of(line[c]));
+  return widths;
+}
+
+constexpr size_t kGap = 2;
+
+// On a terminal that is too narrow: what matters least goes first, then a long name's beginning (its end tells runs
+// apart).
+void fit_lines(std::vector<Line>& lines, size_t width) {
+  const auto total = [&] {
+    size_t sum = 0;
+    for (const size_t one : widths_of(lines)) sum += one + kGap;
+    return sum - kGap;
+  };
+  for (const char* title : {"limit", "written", "samples/s", "val_loss", "loss"}) {
+    if (total() <= width) return;
+    const auto at = std::find(lines[0].begin(), lines[0].end(), title) - lines[0].begin();
+    for (Line& line : lines) line.erase(line.begin() + at);
+  }
+  const size_t names = widths_of(lines)[0], over = total() > width ? total() - width : 0;
+  const size_t room = std::max<size_t>(8, names - std::min(names, over));
+  for (Line& line : lines) {
+    std::string& name = line[0];
+    if (columns_of(name) <= room) continue;
+    size_t begin = 0;
+    while (columns_of(name.substr(begin)) > room - 2 || (begin < name.size() && (name[begin] & 0xC0) == 0x80)) ++begin;
+    name = ".." + name.substr(begin);
+  }
+}
+
 void print_runs(const std::vector<ListedRun>& runs) {
-  std::vector<std::vector<std::string>> lines = {
-      {"run", "state", "steps", "loss", "val_loss", "samples/s", "limit", "written"}};
+  std::vector<Line> lines = {{"run", "state", "steps", "loss", "val_loss", "samples/s", "limit", "written"}};
   for (const ListedRun& run : runs)
     lines.push_back({printable(run.name), measure::run_phase_name(run.seen.phase), progress_of(run.seen),
                      number(loss_of(run.seen)), number(validation_of(run.seen)),
                      run.seen.rows.empty() ? "-" : fmt::format("{:.4g}", run.seen.samples_per_second()),
-                     run.verdict.empty() ? "-" : run.verdict,
-                     format_seconds(std::round(age_seconds(run.seen))) + " ago"});
-  std::vector<size_t> widths(lines[0].size(), 0);
-  for (const auto& line : lines)
-    for (size_t c = 0; c < line.size(); ++c) widths[c] = std::max(widths[c], line[c].size());
-  for (const auto& line : lines) {
+                     run.verdict.empty() ? "-" : run.verdict, ago(age_seconds(run.seen))});
+  if (isatty(STDOUT_FILENO) == 1) fit_lines(lines, static_cast<size_t>(std::max(20, terminal_width())));
+  const std::vector<size_t> widths = widths_of(lines);
+  for (const Line& line : lines) {
     std::string text;
     for (size_t c = 0; c < line.size(); ++c) {
-      const bool right = c >= 2 && c <= 5;
-      text += (c > 0 ? "  " : "") +
-              (right ? fmt::format("{:>{}}", line[c], widths[c]) : fmt::format("{:<{}}", line[c], widths[c]));
+      const bool right =
+          lines[0][c] != "run" && lines[0][c] != "state" && lines[0][c] != "limit" && lines[0][c] != "written";
+      const std::string space(widths[c] - columns_of(line[c]), ' ');
+      text += (c > 0 ? std::string(kGap, ' ') : "") + (right ? space + line[c] : line[c] + space);
     }
     fmt::print("{}\n", text.substr(0, text.find_last_not_of(' ') + 1));
   }

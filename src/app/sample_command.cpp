@@ -106,7 +106,8 @@ void add_sample_command(CLI::App& program, const Globals& globals) {
   auto arguments = std::make_shared<SampleArguments>();
   CLI::App* command =
       program.add_subcommand("sample", "Generate sequences with a trained VAE and reconstruct validation sequences");
-  command->add_option("run", arguments->run, "The run directory; words after it are overrides")->required();
+  command->add_option("run", arguments->run, "The run directory, or its name in runs/; words after it are overrides")
+      ->required();
   command->add_option("--num", arguments->num, "How many of each")->check(CLI::Range(1, 100000));
   command->add_option("--max-length", arguments->generate.max_length, "Most steps of a generated sequence")
       ->check(CLI::PositiveNumber);

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "app/command.h"
+#include "app/run_names.h"
 #include "app/run_page.h"
 #include "app/terminal.h"
 #include "core/error.h"
@@ -62,7 +63,7 @@ void run_scale(const ScaleArguments& arguments, const Globals& globals) {
   network.topology = parse_topology(arguments.topology);
   network.link = {parse_rate(arguments.bandwidth), *latency};
   const std::vector<int> ranks = parse_ranks(arguments.ranks);
-  const std::vector<measure::RunRecord> records = read_ranks(arguments.run);
+  const std::vector<measure::RunRecord> records = read_ranks(find_run(arguments.run).string());
   const doctor::ScaleBasis basis = doctor::scale_basis(records);
   network.per_host = arguments.per_host > 0 ? arguments.per_host : basis.world;
   const std::optional<double> noise = arguments.noise_scale > 0 ? std::optional(arguments.noise_scale) : std::nullopt;
@@ -78,7 +79,8 @@ void run_scale(const ScaleArguments& arguments, const Globals& globals) {
 void add_scale_command(CLI::App& program, const Globals& globals) {
   auto arguments = std::make_shared<ScaleArguments>();
   CLI::App* command = program.add_subcommand("scale", "Foretell what more ranks would bring, from a run's record");
-  command->add_option("run", arguments->run, "A run directory, best of two or more ranks")->required();
+  command->add_option("run", arguments->run, "A run directory or its name in runs/, best of two or more ranks")
+      ->required();
   command->add_option("--ranks", arguments->ranks, "How many ranks to foretell, e.g. 4,8,64,1024");
   command->add_option("--bandwidth", arguments->bandwidth, "Of each machine's link: 10Gbit, 100Mbit, 1.25GB/s");
   command->add_option("--latency", arguments->latency, "Of a message, one way: 50us");

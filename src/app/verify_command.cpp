@@ -5,6 +5,7 @@
 
 #include "app/command.h"
 #include "app/json_text.h"
+#include "app/run_names.h"
 #include "core/error.h"
 #include "core/strings.h"
 #include "train/verify.h"
@@ -59,9 +60,10 @@ void print_verify(const train::VerifyResult& result) {
 void add_verify_command(CLI::App& program, const Globals& globals) {
   auto path = std::make_shared<std::string>();
   CLI::App* command = program.add_subcommand("verify", "Check checkpoints: sizes, CRC32C, SHA-256, structure, values");
-  command->add_option("path", *path, "A run directory, a step-… directory or a .safetensors file")->required();
+  command->add_option("path", *path, "A run directory or its name in runs/, a step-… directory or a .safetensors file")
+      ->required();
   command->callback([path, &globals] {
-    const train::VerifyResult result = train::verify_path(*path);
+    const train::VerifyResult result = train::verify_path(find_run_or_weights(*path));
     if (globals.json) {
       fmt::print("{}\n", json_text(verify_json(result), 2));
     } else {

@@ -80,10 +80,13 @@ Reference make_reference(const ChaosRequest& request, const fs::path& run) {
   const auto result = child.wait(request.timeout_seconds);
   const fs::path log = run.parent_path() / (run.filename().string() + ".log");
   if (!result || result->exit_code != 0) {
-    throw DeviceError(
+    // A mistake in the job keeps its own code.
+    const bool ended = result && result->signal == 0 && result->exit_code > 0;
+    throw Error(
+        ended ? static_cast<ExitCode>(result->exit_code) : ExitCode::Failure,
         "The undisturbed run " +
-        (result ? "ended with code " + std::to_string(result->exit_code) : std::string("did not end in time")) +
-        ", so there is nothing to compare with. Its last words: " + last_words(log));
+            (result ? "ended with code " + std::to_string(result->exit_code) : std::string("did not end in time")) +
+            ", so there is nothing to compare with. Its last words: " + last_words(log));
   }
   Reference reference;
   reference.record = measure::read_run(run);

@@ -83,5 +83,5 @@ def test_kills_change_nothing(tmp_path, task):
 
 
 def test_a_job_that_cannot_run_is_no_proof(tmp_path):
-    assert "nothing to compare with" in chaos(tmp_path, JOB, "--kills", "1", "trainer.max_steps=0", code=1)
+    assert "nothing to compare with" in chaos(tmp_path, JOB, "--kills", "1", "trainer.max_steps=0", code=2)
     assert "exists" in chaos(tmp_path, JOB, "--kills", "1", code=2)  # the folder of the first try

@@ -93,6 +93,23 @@ def test_readmes_have_the_same_commands():
     assert english and english == chinese
 
 
+def told_in(text):
+    """What two languages have in common: where the links lead, what is in code letters in a table, the figures of the measurements."""
+    text = text[text.index("## "):text.rindex("## ")]
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    return {"links": sorted(set(re.findall(r"\]\(([^)]+)\)", text))), "rows": [re.findall(r"`[^`]+`", row) for row in rows],
+            "figures": [re.findall(r"\d+\.\d+(?=×| –|\)|）)", row) for row in rows]}
+
+
+def test_readmes_say_the_same():
+    english, chinese = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh-CN.md")]
+    assert told_in(english) == told_in(chinese)
+    # Controls: a row of the table, a link and a figure that only one of them has.
+    row = next(line for line in chinese.splitlines() if line.startswith("| `launch`"))
+    for wrong in (chinese.replace(row + "\n", ""), chinese.replace("](docs/lift_splat.md)", ""), chinese.replace("4.3×", "4.8×")):
+        assert told_in(english) != told_in(wrong)
+
+
 def test_links_in_documents_exist():
     for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):

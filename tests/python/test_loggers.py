@@ -1,4 +1,5 @@
 """What python/loggers.py writes, read by the real MLflow and by Weights & Biases' own package where they are installed, and by a server of our own otherwise."""
+import ctypes
 import http.server
 import json
 import os
@@ -6,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -47,6 +49,34 @@ def test_the_file_store(run, tmp_path):
     logger("mlflow", run, "experiment_name=exp", f"tracking_uri={tmp_path}/mlruns")
     assert [line.split()[2] for line in (folder / "metrics/loss").read_text().splitlines()] == ["1", "2", "3", "4"]
     assert "status: 5" in (folder / "meta.yaml").read_text() and sum(path.is_dir() for path in experiment.iterdir()) == 1
+
+
+def test_a_killed_run_ends_its_logger_and_nothing_is_sent_twice(run, tmp_path):
+    """Also where an orphan's new parent is not process 1 (a user session of systemd, say)."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    events = (run / "events.jsonl").read_text().splitlines(keepends=True)
+    (run / "events.jsonl").write_text("".join(events[:2]))
+    words = [str(ROOT / "python/loggers.py"), "mlflow", str(run), "--set", f"tracking_uri={tmp_path}/mlruns"]
+    starter = subprocess.Popen([sys.executable, "-c", f"import subprocess, sys, time; print(subprocess.Popen([sys.executable, '-B', *{words!r}]).pid, flush=True); time.sleep(600)"],
+                               stdout=subprocess.PIPE, text=True)
+    child = int(starter.stdout.readline())
+    until = time.monotonic() + 60
+    while not (found := list((tmp_path / "mlruns").glob("*/*/metrics/loss"))) or len(found[0].read_text().splitlines()) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    time.sleep(0.2)  # the line that says how far it came
+    starter.kill()
+    starter.wait()
+    until = time.monotonic() + 20
+    while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < until:
+        time.sleep(0.05)
+    if not ended[0]:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    assert ended[0] and os.waitstatus_to_exitcode(ended[1]) == 1, "it ends by itself"
+    (run / "events.jsonl").write_text("".join(events))
+    logger("mlflow", run, f"tracking_uri={tmp_path}/mlruns")
+    assert [line.split()[2] for line in found[0].read_text().splitlines()] == ["1", "2", "3"]
 
 
 def test_the_real_mlflow_reads_it(run, tmp_path, monkeypatch):

@@ -38,6 +38,7 @@ def home(tmp_path_factory):
     (folder / "flat").mkdir()
     Image.new("RGB", (32, 32)).save(folder / "flat/a.png")
     (folder / "norun").mkdir()
+    (folder / "clips").mkdir()
     (folder / "w.safetensors").write_bytes(b"nonsense")
     return folder
 
@@ -50,7 +51,8 @@ MISTAKES = [
     (["train"], 2, "Which job?"),
     (["train", "nowhere.yaml"], 2, "nowhere.yaml"),
     (["train", "flat"], 2, "flat"),
-    (["report"], 2, "runs"),
+    (["data", "sats", VAE], 2, "did you mean 'stats'"),
+    (["report"], 2, "Usage: redline report [OPTIONS] RUN...\nRun 'redline report --help'"),
     (["compare", "only-one"], 2, ""),
     (["eval"], 2, "run"),
     (["predict", "norun"], 2, "data"),
@@ -61,7 +63,14 @@ MISTAKES = [
     (["options", "--completion", "tcsh"], 2, "tcsh"),
     (["runs", "nowhere"], 3, "no folder 'nowhere'"),
     (["lr", VAE, "--from", "1", "--to", "0.1"], 2, "--from"),
-    (["convert", "only-one"], 2, ""),
+    (["convert", "only-one"], 2, "[nemo|torch|safetensors] IN OUT"),
+    (["convert", "nowhere.pt", "w.safetensors"], 2, "nothing at 'nowhere.pt'"),
+    (["convert", "nowhere", "w.safetensors"], 3, "no run 'nowhere'"),
+    (["launch", "-n", "2", "--", "trian", VAE], 2, "not 'trian'"),
+    (["doctor", "nowhere.yaml"], 2, "no file 'nowhere.yaml'"),
+    (["doctor", "nowhere"], 3, "no run 'nowhere'"),
+    (["diff", "nowhere", "norun"], 3, "no run 'nowhere'"),
+    (["scale", "nowhere"], 3, "no run 'nowhere'"),
     (["machine", "--path", "/nowhere/at/all"], None, "/nowhere/at/all"),
     # recipes
     (["train", "words.yaml", *DRY], 2, "max_steps"),
@@ -91,12 +100,15 @@ MISTAKES = [
     # data
     (["train", VAE, "model.train_ds.path=nowhere.parquet", *DRY], 3, "HOME/nowhere.parquet"),
     (["train", VAE, "model.train_ds.path=broken.parquet", *DRY], 3, "broken.parquet"),
-    (["train", VAE, "model.train_ds.path=t.parquet", *DRY], 3, "tokens"),
+    (["train", VAE, "model.train_ds.path=t.parquet", *DRY], 3, "'tokens' of 'HOME/t.parquet' does not exist. Usable columns: 'ids', 'label'. model.column (or columns) says which is read."),
     (["train", VAE, "model.train_ds.path=t.parquet", "model.train_ds.columns=[ids]", *DRY], 2, "model.column"),
     (["train", VAE, "model.train_ds.manifest_filepath=lost.json", *DRY], 2, "is for audio"),
     (["train", NEST, "model.train_ds.manifest_filepath=nowhere.json", *DRY], 3, "HOME/nowhere.json"),
     (["train", NEST, "model.train_ds.manifest_filepath=bad.json", *DRY], 3, "bad.json:1"),
     (["train", NEST, "model.train_ds.manifest_filepath=empty.json", *DRY], 3, "no entries"),
+    (["train", NEST, "model.train_ds.manifest_filepath=clips", *DRY], 3, "clips' is a folder; expected a file with a line {\"audio_filepath\""),
+    (["train", NEST, "model.train_ds.manifest_filepath=text.wav", *DRY], 3, "text.wav:1: not valid JSON: Invalid value. At character 2. This should be a file with a line {\"audio_filepath\""),
+    (["train", NEST, "model.train_ds.path=clips", *DRY], 2, "manifest_filepath: a file with a line"),
     (["train", NEST, "model.train_ds.manifest_filepath=nofile.json", *DRY], 3, "audio_filepath"),
     (["train", NEST, "model.train_ds.manifest_filepath=lost.json", *DRY], 3, "'lost.wav' in 'HOME'"),
     (["train", NEST, "model.train_ds.manifest_filepath=text.json", *DRY], 3, "WAV, FLAC, MP3"),
@@ -113,6 +125,22 @@ MISTAKES = [
     (["train", VAE, "--resume", "nothing", "--run-dir", "never"], 4, "nothing"),
     (["train", VAE, "--resume", "best", "--run-dir", "never"], 4, "no checkpoint"),
 ]
+
+
+def test_usage_errors_are_json_where_logs_are(home):
+    done = subprocess.run([REDLINE, "--log-format", "json", "compare", "one"], capture_output=True, text=True, cwd=home)
+    assert done.returncode == 2 and "At least 2" in json.loads(done.stderr)["message"]
+
+
+def test_help_is_a_word_too(home):
+    for words, said in ((["help"], "Subcommands:"), (["help", "data", "stats"], "Usage: redline data stats")):
+        done = subprocess.run([REDLINE, *words], capture_output=True, text=True, cwd=home)
+        assert done.returncode == 0 and said in done.stdout and done.stderr == ""
+
+
+def test_chaos_of_a_mistake_keeps_its_code(home):
+    done = subprocess.run([REDLINE, "chaos", VAE, "--kills", "1", "trainer.max_stesp=3"], capture_output=True, text=True, cwd=home)
+    assert done.returncode == 2 and "did you mean 'max_steps'" in done.stderr
 
 
 def test_there_are_sixty():

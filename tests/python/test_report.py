@@ -233,6 +233,16 @@ def test_a_record_cut_off_in_the_middle(tmp_path):
     assert answer["steps"] == 27 and any("steps.bin" in warning for warning in answer["warnings"])  # 30 without warm-up
 
 
+def test_damaged_files_beside_a_record_are_warnings(tmp_path):
+    run = run_records.make_run(tmp_path / "beside", STEP, steps=50)
+    (run / "tune_card.json").write_text("[]")
+    (run / "machine.json").write_text('{"cpu')
+    done = redline("--json", "report", run)
+    assert done.returncode == 0, done.stderr
+    warnings = json.loads(done.stdout)["runs"][0]["warnings"]
+    assert any("tune_card.json" in line for line in warnings) and any("machine.json" in line for line in warnings)
+
+
 def test_runs_that_are_not_comparable(runs, tmp_path):
     says(redline("compare", runs["base"], run_records.make_run(tmp_path / "other", STEP, task="speech_ssl")), 3, "not comparable", "speech_ssl")
     says(redline("compare", runs["base"], run_records.make_run(tmp_path / "batch", STEP, samples=16)), 3, "not comparable", "16")

@@ -13,6 +13,8 @@ import time
 
 import pytest
 
+import run_records
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REDLINE = os.environ.get("REDLINE", str(ROOT / "build/redline"))
 JOB = [str(ROOT / "recipes/sequence_vae.yaml"), "--batch_size", "4", "--num_workers", "1", "--precision", "32", "trainer.intra_op_threads=1",
@@ -60,14 +62,14 @@ def test_a_pipe_gets_lines_without_escapes_and_ends_with_the_run(tmp_path):
     assert steps == sorted(steps) and steps[-1] > steps[0]
 
 
-def read_terminal(columns, rows, words, cwd, seconds, end=None):
+def read_terminal(columns, rows, words, cwd, seconds, end=None, command="watch"):
     """What a terminal of that size is sent; the process, still running unless it ended."""
     process, fd = pty.fork()
     if process == 0:
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         os.chdir(cwd)
         os.environ["LANG"] = "C.UTF-8"
-        os.execv(REDLINE, [REDLINE, "watch", *map(str, words)])
+        os.execv(REDLINE, [REDLINE, command, *map(str, words)])
     text, until = b"", time.monotonic() + seconds
     os.set_blocking(fd, False)
     while time.monotonic() < until and not (end and end in text):
@@ -101,6 +103,17 @@ def test_a_narrow_terminal_is_drawn_in_place_and_stays_after_the_end(tmp_path, f
     lines = screen_of(text)
     assert all(len(line) < columns + 1 for line in lines), lines
     assert "finished" in lines[0] and any("samples/s" in line for line in lines) and any("step 60" in line for line in lines)
+
+
+@pytest.mark.parametrize("columns", [100, 50, 30])
+def test_the_list_of_runs_fits_a_terminal(tmp_path, columns):
+    names = ["a", "a-name-that-is-much-longer-than-the-window-of-the-terminal-and-ends-in-one"]
+    for name in names:
+        run_records.make_run(tmp_path / "runs" / name, {"forward": 20.0, "backward": 40.0}, steps=30)
+    text, _, _ = read_terminal(columns, 24, [], tmp_path, 20, command="runs")
+    lines = [line for line in text.replace("\r", "").split("\n") if line]
+    assert len(lines) == 3 and all(len(line) <= columns for line in lines), lines
+    assert lines[0].split()[:3] == ["run", "state", "steps"] and any("ends-in-one" in line for line in lines)
 
 
 def test_a_low_window_is_not_scrolled(tmp_path, finished):

@@ -49,7 +49,8 @@ OpenedData open_web_tars(const DatasetConfig& config) {
   const NameLists lists = parts_of(config.path, "path", config.is_concat);
   if (!all_tars(lists))
     throw ConfigError("path '" + printable(lists[0][0]) +
-                      "' is for Parquet files, pictures or tars; audio files are named by manifest_filepath.");
+                      "' is for Parquet files, pictures or tars; audio files are named by manifest_filepath: a file "
+                      "with a line {\"audio_filepath\": \"clip.wav\"} for each clip.");
   std::vector<std::shared_ptr<Source>> parts;
   for (const auto& names : lists)
     parts.push_back(std::make_shared<WebDatasetSource>(as_paths(names), WebKind::Audio, audio_request(config)));

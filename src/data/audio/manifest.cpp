@@ -17,6 +17,8 @@ constexpr double kMaxSeconds = 1e9;
 constexpr size_t kMaxLineBytes = size_t{16} << 20;
 constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 34;
 
+constexpr const char* kManifestIs = "a file with a line {\"audio_filepath\": \"clip.wav\"} for each clip.";
+
 struct Place {
   const std::string& name;
   int line;
@@ -58,7 +60,7 @@ Line read_line(JsonObjectParser& parser, std::string_view text, const Place& pla
       if (line.shard < 0 || line.shard > INT32_MAX) place.fail("shard_id must be a whole number, 0 or more.");
     }
   });
-  if (problem) place.fail(*problem);
+  if (problem) place.fail(*problem + " This should be " + kManifestIs);
   if (line.file.empty()) place.fail("there is no audio_filepath.");
   if (line.file.find('\0') != std::string::npos) place.fail("audio_filepath holds a zero byte.");
   return line;
@@ -82,6 +84,9 @@ Manifest Manifest::parse(std::string_view text, const std::string& name) {
 }
 
 std::string Manifest::read_text(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw DataError("The manifest '" + printable(path.string()) + "' is a folder; expected " + kManifestIs);
   const DataFile file = open_user_file(path);
   if (file.size() > kMaxManifestBytes)
     throw DataError("The manifest " + printable(path.string()) + " is larger than 16 GiB.");

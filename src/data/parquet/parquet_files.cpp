@@ -288,7 +288,7 @@ int ParquetFiles::find_leaf(const File& file, const std::string& name, ParquetCo
   const std::string advice = "Usable columns: " + usable_columns(schema) + ".";
   if (!reason.empty())
     throw DataError(where + reason + "; lists or single values of integers or floats are expected. " + advice);
-  throw DataError(where + "does not exist. " + advice);
+  throw DataError(where + "does not exist. " + advice + " model.column (or columns) says which is read.");
 }
 
 void ParquetFiles::choose_columns(const std::vector<std::string>& wanted) {
