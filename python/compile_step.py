@@ -18,7 +18,19 @@ def check_compiler():
         sys.exit(f"there is no C++ compiler: '{compiler}' was not found on the path")
 
 
+def step_back():
+    """Where memory ends, this process goes first and not the training; beside training it takes what is left of the processors."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        pass
+    if "--background" in sys.argv:
+        os.nice(10)
+
+
 check_compiler()  # before the seconds that the next imports take
+step_back()
 
 import torch  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
@@ -118,7 +130,11 @@ def main():
     parser.add_argument("constants")
     parser.add_argument("target")
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--torch", required=True, help="version of the LibTorch that is to run the package")
+    parser.add_argument("--background", action="store_true", help="training goes on meanwhile")
     arguments = parser.parse_args()
+    if torch.__version__.split("+")[0] != arguments.torch:
+        sys.exit(f"the Python environment has torch {torch.__version__}, whose packages LibTorch {arguments.torch} cannot run")
     with open(arguments.program) as file:
         program = json.load(file)
     torch.set_num_threads(arguments.threads)  # a kernel's threads are fixed when it is compiled

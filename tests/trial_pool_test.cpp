@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "core/own_folder.h"
 #include "device/memory.h"
 #include "train/testing/example_task.h"
 
@@ -14,7 +16,7 @@ namespace redline::tune {
 namespace {
 
 const Setting kWorkers = {{"model.train_ds.num_workers", "1"}}, kRows = {{"model.train_ds.micro_batch_size", "2"}},
-              kNonsense = {{"trainer.precision", "nonsense"}};
+              kCompiled = {{"trainer.compile", "true"}}, kNonsense = {{"trainer.precision", "nonsense"}};
 
 class Pool : public ::testing::Test {
  protected:
@@ -61,6 +63,35 @@ TEST_F(Pool, AFailureIsSaidAndNotTriedAgain) {
   EXPECT_EQ(pool->failure_of(kNonsense), block.failure);
   EXPECT_FALSE(pool->failure_of({}).has_value());
   EXPECT_TRUE(pool->run_block({}, kWorkers, 0).b.has_value());  // the pool goes on
+}
+
+// A step that cannot be compiled here is not raced against itself under another name.
+TEST_F(Pool, ACompiledStepThatIsNotToBeHadIsAFailure) {
+  const OwnFolder cache = OwnFolder::temporary("pool-test");
+  ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
+  ::setenv("REDLINE_PYTHON", "/nonexistent/python", 1);
+  const auto pool = make_pool();
+  const TrialPool::Block block = pool->run_block({}, kCompiled, 0);
+  ::unsetenv("REDLINE_PYTHON");
+  EXPECT_FALSE(block.b);
+  EXPECT_NE(block.failure.find("its step is not compiled: Cannot start"), std::string::npos) << block.failure;
+  EXPECT_EQ(pool->compile_seconds(kCompiled), 0);
+}
+
+// The compilation is a cost of its own and no part of a turn's time, whenever a shape was compiled.
+TEST_F(Pool, CompilingIsCountedApartFromTheSpeed) {
+  const OwnFolder cache = OwnFolder::temporary("pool-test");
+  ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
+  jobs_.source.tuned.emplace_back("trainer.compile_packages=2");
+  const auto pool = make_pool();
+  for (int block = 0; block < 4; ++block) {
+    const TrialPool::Block result = pool->run_block({}, kCompiled, block);
+    ASSERT_TRUE(result.a && result.b) << result.failure;
+    EXPECT_LT(*result.b, 0.05);  // of a sample: microseconds, where compiling takes seconds
+  }
+  EXPECT_GT(pool->compile_seconds(kCompiled), 1);
+  EXPECT_EQ(pool->compile_seconds({}), 0);
+  EXPECT_EQ(make_pool()->compile_seconds(kCompiled), 0);
 }
 
 TEST_F(Pool, AJobThatItselfNoLongerRunsEndsTheSearch) {

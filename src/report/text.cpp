@@ -52,7 +52,7 @@ std::string suggestion_line(const doctor::Candidate& s, int width) {
 
 // Of each group of values that exclude each other the best; the page and --json have them all.
 std::string suggestions_text(const doctor::Diagnosis& diagnosis, int width) {
-  std::string gains, costs, rest, unknown;
+  std::string gains, costs, rest, unknown, not_tried;
   std::set<std::string> groups;
   for (const doctor::Candidate& s : diagnosis.suggestions) {
     if (!groups.insert(s.group).second) continue;
@@ -60,6 +60,8 @@ std::string suggestions_text(const doctor::Diagnosis& diagnosis, int width) {
       gains += suggestion_line(s, width);
     else if (s.predicted_gain <= -kWorthALine)
       costs += suggestion_line(s, width);
+    else if (s.unpredicted && !s.not_tried.empty())
+      not_tried += "\n" + wrap_text(fmt::format("Not worth a try: {}={}: {}.", s.field, s.to, s.not_tried), width);
     else
       (s.unpredicted ? unknown : rest) += fmt::format(", {}={}", s.field, s.to);
   }
@@ -68,6 +70,7 @@ std::string suggestions_text(const doctor::Diagnosis& diagnosis, int width) {
   if (!rest.empty()) out += "\n" + wrap_text("Cannot help (less than 0.5 %): " + rest.substr(2) + ".", width);
   if (!unknown.empty())
     out += "\n" + wrap_text("No rule foresees (`redline tune` races them): " + unknown.substr(2) + ".", width);
+  out += not_tried;
   if (!costs.empty()) out += "\nWould cost:\n" + costs;
   return out;
 }

@@ -36,7 +36,8 @@ std::string break_even_sentence(const measure::TuneCard& card) {
   const measure::BreakEven& b = card.break_even;
   const auto samples = b.samples();
   const double cost = b.tuning_seconds + b.compile_seconds, before = b.baseline_finish_seconds();
-  const std::string cost_text = fmt::format("Tuning cost {}", format_seconds(cost));
+  std::string cost_text = fmt::format("Tuning cost {}", format_seconds(cost));
+  if (b.compile_seconds > 0) cost_text += fmt::format(" ({} of it compiling)", format_seconds(b.compile_seconds));
   if (!samples) return cost_text + "; it does not pay back in this run.";
   const bool pays = *samples <= b.samples_of_run;
   // The finish time's interval is that of the promised ratio.

@@ -32,6 +32,12 @@ TEST(Tuned, ARunTooShortForTheTuningIsToldSo) {
   EXPECT_THAT(text, Not(HasSubstr("and pays back")));
 }
 
+TEST(Tuned, CompilingIsNamedAmongTheCosts) {
+  measure::TuneCard card = card_of_a_run(6000);
+  card.break_even.tuning_seconds = 10, card.break_even.compile_seconds = 20;
+  EXPECT_THAT(tuned_text(card, 1000), HasSubstr("Tuning cost 30 s (20 s of it compiling) and pays back after 3 k"));
+}
+
 TEST(Tuned, WhatGainsNothingNeverPays) {
   measure::TuneCard card = card_of_a_run(1000);
   card.break_even.best_samples_per_second = 50;

@@ -1,6 +1,6 @@
 # The training loop, its guards, and what starts it: jobs, runs, trials, probe, evaluation.
 list(APPEND TRAIN_SOURCES
-  compile/compiled_package.cpp compile/compiled_step.cpp compile/operator_recorder.cpp compile/package_build.cpp compile/package_cache.cpp compile/step_trace.cpp
+  compile/compiled_package.cpp compile/compiled_step.cpp compile/operator_recorder.cpp compile/package_build.cpp compile/package_cache.cpp compile/package_proof.cpp compile/step_trace.cpp
   evaluate.cpp job.cpp lr_range.cpp probe.cpp signals.cpp training_run.cpp trial.cpp weights.cpp
   guards/drift_watch.cpp guards/guard_config.cpp guards/guarded_step.cpp guards/memory_guard.cpp guards/memory_watch.cpp guards/non_finite.cpp
   guards/operator_watch.cpp guards/precision_guard.cpp guards/replay.cpp guards/replay_copy.cpp
@@ -14,7 +14,7 @@ list(APPEND TRAIN_SOURCES
   ranks/peer_table.cpp ranks/rank_agreement.cpp ranks/rank_group.cpp ranks/rank_watch.cpp ranks/ranks.cpp ranks/statistics_sum.cpp ranks/straggler_table.cpp run/run_start.cpp
   step/agreement.cpp step/batches.cpp step/eager_step.cpp step/step_engine.cpp step/step_feed.cpp step/noise_watch.cpp)
 list(APPEND TRAIN_TESTS
-  compile/compiled_step_test.cpp compile/operator_recorder_test.cpp compile/package_cache_test.cpp
+  compile/compiled_step_test.cpp compile/operator_recorder_test.cpp compile/package_cache_test.cpp compile/package_proof_test.cpp
   guards/guards_test.cpp guards/precision_guard_test.cpp guards/watches_test.cpp
   loop/cadence_test.cpp loop/trainer_test.cpp
   optim/loss_scaler_test.cpp optim/optimizer_test.cpp optim/schedule_test.cpp options/options_test.cpp

@@ -106,6 +106,9 @@ TEST(Candidates, CompilingIsTriedWhereTheRunIsLongEnough) {
   };
   EXPECT_EQ(found().not_tried, "");  // no end is known
   EXPECT_EQ(found().values.at("trainer.compile"), "true");
+  EXPECT_FALSE(found().late);  // not expected to lose: an ordinary budget has a turn for it
+  EXPECT_GT(found().prediction_error(), 0.1);
+  EXPECT_NE(found().reason.find("begins with a compilation"), std::string::npos) << found().reason;
   job.max_steps = 100;
   EXPECT_NE(found().not_tried.find("the run is too short"), std::string::npos) << found().not_tried;
   job.max_steps = 100'000;

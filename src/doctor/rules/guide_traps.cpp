@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "core/precision.h"
+#include "core/strings.h"
+#include "doctor/rules/compile_cost.h"
 
 namespace redline::doctor {
 
@@ -63,12 +65,25 @@ std::optional<Trap> slow_disk(const Observation& seen, const MachineFacts& machi
                                        100 * read / all, machine.disk_kind)};
 }
 
+std::optional<Trap> compiled_for_too_few_steps(const JobView& job, const Observation& seen) {
+  const int64_t steps = job.steps(), needed = steps_to_earn_compilation(seen.step_seconds);
+  if (job.compile == "false" || !job.compile_refusal.empty() || seen.step_seconds <= 0 || steps <= 0 || steps >= needed)
+    return std::nullopt;
+  return Trap{
+      "compiled_for_too_few_steps",
+      fmt::format("The run is too short for {}={}: compiling takes about {}, which a step that is {:.0f} % faster "
+                  "brings back in {} steps, and the run has {}. Unless the package is in the cache already "
+                  "(`redline compile`), leave it out.",
+                  job.path("compile"), job.compile, format_seconds(kCompileSeconds), kCompileGain * 100, needed,
+                  steps)};
+}
+
 }  // namespace
 
 std::vector<Trap> find_traps(const JobView& job, const Observation& seen, const MachineFacts& machine) {
   std::vector<Trap> traps;
   for (auto& trap : {slow_precision(job, machine), too_many_workers(job, machine), workers_for_tiny_samples(job, seen),
-                     slow_disk(seen, machine)})
+                     slow_disk(seen, machine), compiled_for_too_few_steps(job, seen)})
     if (trap) traps.push_back(*trap);
   return traps;
 }

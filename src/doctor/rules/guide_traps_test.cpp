@@ -44,5 +44,23 @@ TEST(GuideTraps, StatesOfAJob) {
   EXPECT_EQ(find_traps(job, seen, machine).size(), 3u);
 }
 
+TEST(GuideTraps, ACompilationThatTheRunDoesNotEarnBack) {
+  JobView job;
+  Observation seen;
+  seen.step_seconds = 0.1;  // 60 s of compiling, 0.023 s saved a step: 2,600 steps
+  job.max_steps = 1000;
+  job.compile = "true";
+  const auto found = find_traps(job, seen, {});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].id, "compiled_for_too_few_steps");
+  EXPECT_THAT(found[0].sentence, HasSubstr("in 2600 steps, and the run has 1000"));
+  job.max_steps = 3000;
+  EXPECT_TRUE(find_traps(job, seen, {}).empty());
+  job.max_steps = -1;  // no end is known
+  EXPECT_TRUE(find_traps(job, seen, {}).empty());
+  job.max_steps = 1000, job.compile = "false";
+  EXPECT_TRUE(find_traps(job, seen, {}).empty());
+}
+
 }  // namespace
 }  // namespace redline::doctor

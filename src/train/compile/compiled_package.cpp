@@ -4,7 +4,10 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 
+#include <set>
+
 #include "core/check.h"
+#include "device/autocast.h"
 
 namespace redline::train {
 
@@ -31,6 +34,9 @@ struct CompiledBackward : torch::autograd::Node {
   std::string name() const override { return "CompiledBackward"; }
 };
 
+// What a tensor lies in; null: nothing.
+const void* memory_of(const torch::Tensor& tensor) { return tensor.has_storage() ? tensor.storage().data() : nullptr; }
+
 }  // namespace
 
 CompiledPackage::CompiledPackage(const std::filesystem::path& file, StepSignature signature, torch::nn::Module& module)
@@ -54,7 +60,12 @@ CompiledPackage::Result CompiledPackage::run(const task::Tensors& prepared, task
   for (const std::string& name : signature_.prepared) inputs.push_back(prepared.at(name));
   for (const task::DrawSpec& spec : signature_.draws) inputs.push_back(context.draw(spec).to(context.device));
   inputs.push_back(torch::full({}, loss_scale, torch::TensorOptions(torch::kFloat32).device(context.device)));
-  std::vector<torch::Tensor> all = loader_->run(inputs);
+  std::vector<torch::Tensor> all;
+  {
+    // Its casts are in the program: nothing that it calls is cast once more.
+    const device::AutocastScope as_recorded(device::kind_of(context.device), Precision::Fp32);
+    all = loader_->run(inputs);
+  }
   size_t next = 0;
   const auto take = [&] {
     REDLINE_CHECK(next < all.size(), "a package has the outputs of its signature");
@@ -71,7 +82,17 @@ CompiledPackage::Result CompiledPackage::run(const task::Tensors& prepared, task
     update.batch_var_unbiased = take();
     context.defer(std::move(update));
   }
-  for (size_t i = 0; i < parameters_.size(); ++i) result.gradients.push_back(take());
+  // Gradients are scaled where they lie, and the next piece's are added there: each needs memory of its own. A
+  // program's outputs may share it: one gradient of two parameters, a gradient that is an input, a view that repeats
+  // one number.
+  std::set<const void*> taken;
+  for (const torch::Tensor& input : inputs) taken.insert(memory_of(input));
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    torch::Tensor gradient = take();
+    if (!taken.insert(memory_of(gradient)).second || !gradient.is_non_overlapping_and_dense())
+      gradient = gradient.clone(at::MemoryFormat::Contiguous);
+    result.gradients.push_back(std::move(gradient));
+  }
   return result;
 }
 

@@ -98,7 +98,7 @@ struct OperatorRecorder::State {
   struct Memory {
     WeakStorage storage;
     std::vector<View> views;
-    bool unwritten = false;
+    bool unwritten = false, input = false;
   };
 
   std::map<const c10::TensorImpl*, Known> tensors;
@@ -112,8 +112,8 @@ struct OperatorRecorder::State {
     tensors.insert_or_assign(tensor.unsafeGetTensorImpl(), Known{number, WeakTensor(tensor.getIntrusivePtr())});
     if (tensor.has_storage()) {
       const auto& storage = tensor.storage();
-      auto [at, fresh] = memory.try_emplace(storage.unsafeGetStorageImpl(),
-                                            Memory{WeakStorage(storage.getWeakStorageImpl()), {}, false});
+      auto [at, fresh] =
+          memory.try_emplace(storage.unsafeGetStorageImpl(), Memory{WeakStorage(storage.getWeakStorageImpl()), {}});
       at->second.views.push_back(
           {number, tensor.storage_offset(), tensor.sizes().vec(), tensor.strides().vec(), tensor.scalar_type()});
     }
@@ -211,19 +211,25 @@ struct OperatorRecorder::State {
       throw CannotCompile(fmt::format("it draws from a global generator ({})", name));
   }
 
-  Memory* memory_of(const c10::IValue& value) {
-    if (!value.isTensor() || !value.toTensor().defined() || !value.toTensor().has_storage()) return nullptr;
-    const auto found = memory.find(value.toTensor().storage().unsafeGetStorageImpl());
+  Memory* memory_of(const torch::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.has_storage()) return nullptr;
+    const auto found = memory.find(tensor.storage().unsafeGetStorageImpl());
     return found == memory.end() ? nullptr : &found->second;
   }
+  Memory* memory_of(const c10::IValue& value) { return value.isTensor() ? memory_of(value.toTensor()) : nullptr; }
 
-  // Memory that an operator made without filling it, and that then holds something, was filled behind our back.
+  // Memory that an operator made without filling it, and that then holds something, was filled behind our back. And a
+  // step leaves what it is given as it is: weights change at commit, and a piece may be computed more than once.
   void check_written(const c10::FunctionSchema& schema, at::ArrayRef<c10::IValue> arguments) {
     for (size_t i = 0; i < arguments.size(); ++i) {
       Memory* memory_here = memory_of(arguments[i]);
-      if (memory_here == nullptr || !memory_here->unwritten) continue;
+      if (memory_here == nullptr) continue;
       const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
-      if (alias != nullptr && alias->isWrite()) memory_here->unwritten = false;
+      const bool writes = alias != nullptr && alias->isWrite();
+      if (writes && memory_here->input)
+        throw CannotCompile(fmt::format("it writes into a tensor that it is given ({})", schema.name()));
+      if (!memory_here->unwritten) continue;
+      if (writes) memory_here->unwritten = false;
       if (alias != nullptr || schema.name().find("_like") != std::string::npos || schema.name().find("aten::new_") == 0)
         continue;
       throw CannotCompile(fmt::format("a kernel that no compiler can see through makes what {} reads", schema.name()));
@@ -303,7 +309,10 @@ OperatorRecorder::Pause::~Pause() { c10::impl::tls_set_dispatch_key_excluded(kRe
 int64_t OperatorRecorder::input(const torch::Tensor& tensor) {
   REDLINE_CHECK(tensor.defined(), "an input is a tensor");
   const auto known = state_->tensors.find(tensor.unsafeGetTensorImpl());
-  return known != state_->tensors.end() ? known->second.number : state_->add(tensor);
+  if (known != state_->tensors.end()) return known->second.number;
+  const int64_t number = state_->add(tensor);
+  if (State::Memory* const memory = state_->memory_of(tensor)) memory->input = true;
+  return number;
 }
 
 void OperatorRecorder::run(const std::function<void()>& code) {

@@ -84,6 +84,25 @@ TEST(OperatorRecorder, NothingIsRecordedOutsideOrInAPause) {
   EXPECT_TRUE(recorder.take().calls.empty());
 }
 
+// A piece may be computed twice, and weights change at commit alone.
+TEST(OperatorRecorder, RefusesToWriteIntoWhatItIsGiven) {
+  const torch::Tensor given = torch::ones({3});
+  const auto refusal_of = [&](const std::function<void()>& code) -> std::string {
+    OperatorRecorder recorder;
+    recorder.input(given);
+    try {
+      recorder.run(code);
+    } catch (const CannotCompile& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal_of([&] { given.add_(1.0); }).find("writes into a tensor"), std::string::npos);
+  EXPECT_NE(refusal_of([&] { given.narrow(0, 0, 1).zero_(); }).find("writes into a tensor"), std::string::npos);
+  EXPECT_EQ(refusal_of([&] { given.clone().add_(1.0); }), "");
+  EXPECT_TRUE(torch::equal(given, torch::ones({3})));
+}
+
 TEST(OperatorRecorder, RefusesWhatACompilerCannotSee) {
   const torch::Tensor x = torch::ones({3});
   EXPECT_NE(refusal([&] { x.sum().item<double>(); }).find("reads a value on the host"), std::string::npos);

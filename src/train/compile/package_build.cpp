@@ -1,15 +1,19 @@
 #include "train/compile/package_build.h"
 
 #include <fmt/format.h>
+#include <torch/version.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "core/error.h"
 #include "core/file_ops.h"
 #include "core/strings.h"
 #include "core/time.h"
+#include "device/process_memory.h"
 #include "train/convert.h"
 #include "train/files/safetensors.h"
+#include "train/signals.h"
 
 namespace redline::train {
 
@@ -18,17 +22,19 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kMostMemory = int64_t{12} << 30, kMostFile = int64_t{4} << 30;
+constexpr double kLookForStop = 0.1;  // seconds
 
 fs::path log_of(const OwnFolder& scratch) { return scratch.path() / "log"; }
 
-// The last line that says something.
+// The last line that says something. On a full disk there may be none.
 std::string last_word(const fs::path& log) {
+  std::string word;
   try {
     const std::string text = trim(read_file(log, size_t{16} << 20));
-    return printable(text.substr(text.rfind('\n') + 1));
+    word = printable(text.substr(text.rfind('\n') + 1));
   } catch (const DiskError&) {
-    return "it left no word";
   }
+  return word.empty() ? "the compiling process failed and left no word" : word;
 }
 
 void write_constants(const fs::path& path, const TracedStep& step) {
@@ -55,33 +61,47 @@ PackageBuild::PackageBuild(const TracedStep& step, const std::string& name, cons
                        (folder / "constants.safetensors").string(),
                        (folder / PackageCache::kPackage).string(),
                        "--threads",
-                       std::to_string(settings.threads)};
+                       std::to_string(settings.threads),
+                       "--torch",
+                       TORCH_VERSION};
+  if (settings.mode == CompileMode::Background) options.arguments.emplace_back("--background");
   const std::string scratch_text = folder.string();
   options.environment = {{"HOME", scratch_text}, {"TMPDIR", scratch_text}, {"TORCHINDUCTOR_CACHE_DIR", scratch_text}};
   for (const char* kept : {"CXX", "PATH"})
     if (const char* value = std::getenv(kept); value != nullptr && *value != '\0')
       options.environment.emplace_back(kept, value);
   options.output = log_of(*scratch_);
-  options.seal = {kMostMemory, kMostFile, /*allow_network=*/true};  // its input is ours
+  // Its input is ours: where the network cannot be cut off it may run all the same.
+  options.seal = {std::min(kMostMemory, std::max<int64_t>(1, device::system_available_bytes())), kMostFile,
+                  /*allow_network=*/true};
   child_ = std::make_unique<ChildProcess>(options);
 }
 
 std::optional<PackageBuild::Outcome> PackageBuild::poll(double wait_seconds) {
   const double left = limit_seconds_ - seconds_between(begin_ns_, now_ns());
-  const double wait = wait_seconds < 0 ? left : std::min(wait_seconds, left);
-  if (const auto result = child_->wait(std::max(0.0, wait))) return ended(*result);
-  if (left - wait > 0) return std::nullopt;
+  const double wait = std::max(0.0, wait_seconds < 0 ? left : std::min(wait_seconds, left));
+  // In slices: who asks the run to stop does not wait for a compiler.
+  const int64_t begin = now_ns();
+  for (;;) {
+    const double rest = std::max(0.0, wait - seconds_between(begin, now_ns()));
+    if (const auto result = child_->wait(std::min(kLookForStop, rest))) return ended(*result);
+    if (rest <= kLookForStop || StopFlag::requested()) break;
+  }
+  if (limit_seconds_ > seconds_between(begin_ns_, now_ns())) return std::nullopt;
   child_.reset();
   return Outcome{std::nullopt, fmt::format("it took longer than {}", format_seconds(limit_seconds_)), limit_seconds_};
 }
 
 PackageBuild::Outcome PackageBuild::ended(const ChildResult& result) {
   Outcome outcome{std::nullopt, {}, result.seconds};
-  if (result.signal != 0)
+  if (result.signal != 0) {
     outcome.problem = fmt::format("the compiling process was ended by signal {}", result.signal);
-  else if (result.exit_code != 0)
+    return outcome;
+  }
+  if (result.exit_code != 0) {  // whatever it left, if only half of a package
     outcome.problem = last_word(log_of(*scratch_));
-  if (!outcome.problem.empty()) return outcome;
+    return outcome;
+  }
   try {
     outcome.package = cache_.keep(std::move(*scratch_), name_, result.seconds);
   } catch (const std::exception& error) {

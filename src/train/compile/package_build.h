@@ -1,5 +1,5 @@
-// One compilation in a child process: Python and Inductor from the project's environment, without network, with bounded
-// time and memory. Its failure is an outcome, never an error of the training.
+// One compilation in a child process: Python and Inductor from the project's environment, without network where that
+// can be cut off, with bounded time and memory. Its failure is an outcome, never an error of the training.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,8 @@ class PackageBuild {
     std::string problem;  // a sentence when there is no package
     double seconds = 0;
   };
-  // None while it runs; waits that long, without end when negative (but for the limit of the settings).
+  // None while it runs; waits that long, without end when negative (but for the limit of the settings, and until a stop
+  // of the run is asked for).
   std::optional<Outcome> poll(double wait_seconds);
   const std::string& name() const { return name_; }
 

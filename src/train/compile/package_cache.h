@@ -1,6 +1,6 @@
 // Compiled steps on disk: one folder each, named by all that a package depends on, with a checksum. A package that was
 // made for another machine, version, shape or model has another name, so a stale one is never found; one that was
-// changed on disk is not run.
+// changed on disk, or that others than this user may write to, is not run.
 #pragma once
 
 #include <filesystem>
@@ -24,8 +24,10 @@ class PackageCache {
   std::optional<std::filesystem::path> find(const std::string& name, std::string* problem) const;
   // A place to build in, on the disk of the cache. Throws DiskError.
   OwnFolder scratch() const;
-  // Takes the file `built` in a scratch folder into the cache. Throws DiskError.
+  // Takes the package in a scratch folder into the cache. Throws DiskError.
   std::filesystem::path keep(OwnFolder scratch, const std::string& name, double seconds) const;
+  // One that cannot be loaded: the next run makes it anew.
+  void drop(const std::string& name) const;
 
   static constexpr const char* kPackage = "step.pt2";
   // Seconds that making the package took, as keep() was told.

@@ -1,5 +1,6 @@
 #include "train/compile/step_trace.h"
 
+#include <ATen/autocast_mode.h>
 #include <fmt/format.h>
 
 #include <set>
@@ -65,6 +66,8 @@ class Tracing {
       }
       if (!result.loss.value.defined() || !result.loss.value.requires_grad())
         throw CannotCompile("its loss has no gradient");
+      // As the loop's backward: without autocast, in whose scope a piece that is recorded may lie.
+      const device::AutocastScope backward(device::kind_of(options_.device), Precision::Fp32);
       gradients = torch::autograd::grad({result.loss.value}, parameters,
                                         {scale_.to(result.loss.value.scalar_type()).view(result.loss.value.sizes())},
                                         /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
@@ -176,6 +179,12 @@ json TracedStep::text() const {
 
 TracedStep trace_step(task::Task& task, const task::Tensors& prepared, const std::vector<int64_t>& sample_ids,
                       const TraceOptions& options) {
+  // Within a mixed forward pass weights may have been cast already, and lie in a cache: a program would hold those
+  // casts as constants. What is cast here is nobody else's either.
+  struct OwnCasts {
+    OwnCasts() { at::autocast::clear_cache(); }
+    ~OwnCasts() { at::autocast::clear_cache(); }
+  } const own_casts;
   try {
     return Tracing(task, prepared, sample_ids, options).run();
   } catch (const InternalError& error) {  // a draw that a traced pass cannot have

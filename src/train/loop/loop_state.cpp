@@ -83,7 +83,8 @@ std::string LoopState::to_json() const {
   json["pending_validation"] = pending_validation;
   json["last_validation"] = numbers_to_json(last_validation);
   if (log_window) json["log_window"] = log_sums_to_json(*log_window);
-  if (!compiled.empty()) json["compiled"] = compiled;
+  if (!compile.empty())
+    json["compile"] = {{"since", compile.since}, {"shapes", compile.shapes}, {"layouts", compile.layouts}};
   json["numerics"] = {{"intra_op_threads", intra_op_threads}, {"fingerprint", numerics}};
   json["config_hash"] = config_hash;
   json["task"] = Json::parse(task_state);
@@ -120,7 +121,11 @@ LoopState LoopState::from_json(const std::string& text) {
     state.pending_validation = json.at("pending_validation");
     state.last_validation = numbers_from_json(json.at("last_validation"));
     if (json.contains("log_window")) state.log_window = log_sums_from_json(json.at("log_window"));
-    if (json.contains("compiled")) state.compiled = json.at("compiled").get<std::map<std::string, int64_t>>();
+    if (json.contains("compile")) {
+      json.at("compile").at("since").get_to(state.compile.since);
+      json.at("compile").at("shapes").get_to(state.compile.shapes);
+      json.at("compile").at("layouts").get_to(state.compile.layouts);
+    }
     state.intra_op_threads = json.at("numerics").at("intra_op_threads");
     state.numerics = json.at("numerics").at("fingerprint");
     state.config_hash = json.at("config_hash");

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "data/loader.h"
+#include "train/compile/compile_settings.h"
 #include "train/guards/precision_guard.h"
 
 namespace redline::train {
@@ -36,8 +37,7 @@ struct LoopState {
   bool pending_validation = false;  // a validation was due at `step` and has not been made
   std::map<std::string, double> last_validation;
   std::optional<LogSums> log_window;  // absent in checkpoints of older versions
-  // Shapes of pieces that are computed by a compiled step, and the step since when: a resumed run begins with them.
-  std::map<std::string, int64_t> compiled;
+  CompileProgress compile;            // a resumed run begins with the compiled steps that it had
   int64_t intra_op_threads = 0;
   std::string numerics;     // device::numerics_fingerprint()
   std::string config_hash;  // of the resolved config

@@ -68,7 +68,7 @@ void Trainer::load(const CheckpointState& checkpoint) {
     log_info(
         "The checkpoint is of an older version and does not hold what was summed since the last log line: the first "
         "line after this resume covers fewer steps.");
-  program_.continue_with(at.compiled);
+  program_.continue_with(at.compile);
   replay_.forget();
   saving_.loaded();
 }
@@ -113,9 +113,9 @@ void Trainer::one_step() {
   device::memory::begin_step();
   recording_.begin_step();
   StepVerdict step = guarded_.make();
-  state_.at.compiled = program_.compiled();
   recording_.end_compute(engine_.pass().precision);
   if (step.stop) return;
+  state_.at.compile = program_.progress();
   if (step.damaged_before) return repair(guarded_.late_damage());  // this step is made again
   if (sync_) recording_.exchanged(sync_->take_timeline());
   const CadencePosition position{state_.at.step + 1, state_.at.epoch, state_.at.step_in_epoch + 1, steps_this_epoch_};
@@ -243,9 +243,13 @@ FitResult Trainer::fit() {
   if (agreement_.stop_signal() != 0) saving_.forget();  // a validation may have been interrupted since the last save
   saving_.now(/*wait=*/true);
   agreement_.wait_for_all();  // nobody leaves before the last state is safe
-  if (const CompiledStep::Count count = program_.take_count(); count.all > 0) {
-    parts_.event("compile.share", {{"compiled", count.compiled}, {"all", count.all}});
-    log_info(fmt::format("{} of {} pieces were computed by a compiled step.", count.compiled, count.all));
+  if (const CompiledStep::Count count = program_.take_count(); count.all() > 0) {
+    parts_.event("compile.share", {{"compiled", count.compiled},
+                                   {"all", count.all()},
+                                   {"rare", count.rare},
+                                   {"waiting", count.waiting},
+                                   {"refused", count.refused}});
+    log_info(compiled_share_text(count));
   }
   result.early_stop = looking_.early_stop();
   result.stop_signal = agreement_.stop_signal();

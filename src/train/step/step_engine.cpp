@@ -98,6 +98,7 @@ bool StepEngine::run_pieces(const MemoryGuard& memory, const std::function<bool(
           empty || piece_rows_ == 0 ? 0 : std::max<int64_t>(1, batch_cost(*batch) * piece_rows_ / batch->size());
       const bool last = last_batch && piece + 1 == rows.size();
       compute(narrow_batch(*batch, schema_, done, piece_rows_), last);
+      if (parts_.agreement.alone() && parts_.program.interrupted()) return false;
       done += piece_rows_;
       if (noise_ != nullptr && !last && noise_->wants_part())
         noise_->part(parts_.optimizer.gradients(), parts_.program.divisor(parts_.program.weight_so_far()), piece_rows_);

@@ -34,6 +34,8 @@ class StepProgram {
   virtual double weight_so_far() const = 0;
   // Gradients are too large by this factor once the weight of all ranks is known.
   virtual double divisor(double weight) const = 0;
+  // Something that add() waited for was cut short by a request to stop: the pass is to be given up.
+  virtual bool interrupted() const { return false; }
   // After an exception or a stop: frees what the unfinished pass holds.
   virtual void abandon() = 0;
 };

@@ -13,6 +13,7 @@ using doctor::PlanShape;
 
 inline constexpr const char* kThreadsPath = "trainer.intra_op_threads";
 inline constexpr const char* kPrecisionPath = "trainer.precision";
+inline constexpr const char* kCompilePath = "trainer.compile";
 
 // The user's source and what belongs to every job that is started from it.
 struct JobSource {

@@ -26,6 +26,8 @@ namespace {
 constexpr size_t kMostAlive = 3;
 constexpr double kWarmTurns = 8;           // what a first trial runs before it counts
 constexpr double kHopeless = 3.0;          // times slower than the reference in a step: not worth a turn
+constexpr int kCompiledSteps = 3;          // the first of a compiled trial: compiled, raced, proved twice
+constexpr int kMostAgain = 4;              // turns in which further shapes were compiled
 constexpr double kValidationShare = 0.01;  // below this, another setting's validation is taken as the reference's
 
 // One line of what LibTorch or a room threw.
@@ -141,6 +143,48 @@ void TrialPool::warm_up(Runner& r) {
     r.trial->run(1);
 }
 
+// What a trial's steps said of packages: true when one was made, proved or raced among them.
+bool TrialPool::hear_of_packages(const Runner& r, const train::TrialResult& result) {
+  bool heard = false;
+  for (const measure::Event& event : result.events) {
+    if (!starts_with(event.kind, "compile.")) continue;
+    heard = true;
+    const auto* shape = event.find("shape");
+    if (shape == nullptr) continue;
+    auto& of_setting = compiled_[setting_text(r.setting)];
+    if (event.kind == "compile.begin") of_setting.try_emplace(std::get<std::string>(*shape), 0);
+    const auto known = of_setting.find(std::get<std::string>(*shape));
+    if (event.kind == "compile.switch" && known != of_setting.end())
+      known->second = std::get<double>(*event.find("compile_seconds"));
+  }
+  return heard;
+}
+
+double TrialPool::compile_seconds(const Setting& setting) const {
+  double sum = 0;
+  if (const auto found = compiled_.find(setting_text(setting)); found != compiled_.end())
+    for (const auto& [shape, seconds] : found->second) sum += seconds;
+  return sum;
+}
+
+// A package is made, proved on two pieces and raced in a trial's first steps: none of them says how fast it is. A trial
+// of a compiled step that is not to be had is no trial.
+void TrialPool::compile(Runner& r) {
+  if (r.trial->job().trainer().compile == "false") return;
+  bool used = false;
+  std::string why = "nothing was compiled in its first steps";
+  for (int i = 0; i < kCompiledSteps && !train::StopFlag::requested(); ++i) {
+    const train::TrialResult result = r.trial->run(1);
+    hear_of_packages(r, result);
+    for (const measure::Event& event : result.events) {
+      used = used || event.kind == "compile.switch";
+      if (event.kind == "compile.refused") why = std::get<std::string>(*event.find("why"));
+    }
+  }
+  if (!used && r.setting.contains(kCompilePath) && !train::StopFlag::requested())
+    throw DeviceError("its step is not compiled: " + why);
+}
+
 TrialPool::Runner* TrialPool::find_alive(const Setting& setting) {
   const auto found = std::find_if(alive_.begin(), alive_.end(), [&](const auto& r) { return r->setting == setting; });
   if (found == alive_.end()) return nullptr;
@@ -182,6 +226,7 @@ TrialPool::Runner& TrialPool::start(const Setting& setting) {
     const Account account(*r);
     r->trial = std::make_unique<train::Trial>(jobs_.registry, jobs_.with(values), jobs_.machine, options);
     set_limit(*r);  // building a trial sets the job's own
+    compile(*r);
     first_steps(*r, probe);
     warm_up(*r);
   }
@@ -282,7 +327,13 @@ TurnCost TrialPool::turn(Runner& r, int64_t steps) {
   const Account account(r);
   set_limit(r);
   if (r.warm_steps > 0) r.trial->run(std::min(r.warm_steps, 2 * steps));
-  const auto result = r.trial->run(steps);
+  const train::Trial::Place start = r.trial->place();
+  train::TrialResult result = r.trial->run(steps);
+  // Another shape was compiled, proved or raced meanwhile, which a run pays once: the same steps again.
+  for (int again = 0; again < kMostAgain && hear_of_packages(r, result) && !train::StopFlag::requested(); ++again) {
+    r.trial->go_to(start);
+    result = r.trial->run(steps);
+  }
   const int64_t left = r.trial->loader_stats().queue_batches;
   const double micros = result.rows.empty() ? 1.0 : std::max(1, result.rows.back().micro_batches);
   // The queue fell: the loader is what limits, and the next turn must not begin with a full one.

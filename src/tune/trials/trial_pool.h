@@ -68,6 +68,8 @@ class TrialPool {
   };
   LargestBatch largest_batch(double seconds);
   std::optional<std::string> failure_of(const Setting& setting) const;
+  // What compiling the steps of a setting took in this pool; 0 for packages that were in the cache.
+  double compile_seconds(const Setting& setting) const;
   void mark_failed(const std::string& setting_text, const std::string& why) { failures_[setting_text] = why; }
 
   // While it lives, a file names the setting that runs, so that one that kills the process is known to the next call.
@@ -91,6 +93,8 @@ class TrialPool {
   void set_limit(const Runner& r) const;
   int64_t probe_memory(Runner& r);
   void warm_up(Runner& r);
+  void compile(Runner& r);
+  bool hear_of_packages(const Runner& r, const train::TrialResult& result);
   void first_steps(Runner& r, bool probe);
   double cadence_seconds(const Runner& r, double step_seconds) const;
   double validation_factor(Runner& r);
@@ -105,6 +109,8 @@ class TrialPool {
   std::list<std::unique_ptr<Runner>> alive_;  // most recently used first
   bool reference_ran_ = false;                // then starting it again probes nothing and drops nobody
   std::map<std::string, std::string> failures_;
+  // By setting and shape: seconds of a compilation that began here, once its package is in use.
+  std::map<std::string, std::map<std::string, double>> compiled_;
   std::map<std::string, double> hopeless_;  // seconds per sample of settings whose first step was far slower
   Reference reference_;
   double reference_seconds_ = 0, turn_samples_ = 0;  // seconds per sample

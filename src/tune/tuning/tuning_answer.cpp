@@ -31,6 +31,14 @@ bool is_row_of(const measure::LedgerEntry& row, const Candidate& c) {
 constexpr double kWorthAWord = 0.02;
 constexpr int kSpeedBlocks = 8;
 
+// What a compilation of so many seconds costs a run whose step becomes `ratio` times as fast.
+std::string compile_cost_text(double seconds, double ratio, double step_seconds) {
+  const double saved = step_seconds * (1 - 1 / ratio);
+  return saved > 0 ? fmt::format("compiling took {}, which {} steps bring back", format_seconds(seconds),
+                                 format_count(std::ceil(seconds / saved)))
+                   : fmt::format("compiling took {}, which nothing brings back", format_seconds(seconds));
+}
+
 }  // namespace
 
 // Before the budget is spent: what it cannot answer, and what would.
@@ -89,6 +97,9 @@ void Tuning::answer(measure::Ledger& ledger) {
       row.reason =
           fmt::format("kept although its own figure is {}: {}, and the gain was confirmed with it", gain_text(*own),
                       own->interval.high > 1 ? "a cost is not shown" : "others of the best rest on it");
+    if (const double cost = c.values.contains(kCompilePath) ? pool_->compile_seconds(c.values) : 0;
+        cost > 0 && own && row.reason.empty())
+      row.reason = compile_cost_text(cost, own->ratio, seen_.bare_step_seconds());
   }
   if (!best_.empty() && certificate_ && certificate_->time_to_loss)
     ledger.time_to_loss = certificate_->time_to_loss->ratio;

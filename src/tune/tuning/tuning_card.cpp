@@ -163,7 +163,9 @@ TuneResult Tuning::finish(measure::Ledger ledger, const Setting& values, double 
   std::vector<double> logs;
   for (const double seconds : reference_seen_) logs.push_back(std::log(seconds));
   const double spread = logs.size() < 3 ? 0 : std::expm1(1.96 * measure::robust_spread(logs));
-  card.break_even = {spent(), 0, before, after, samples, seen_.samples_per_step * samples_factor(best_), spread};
+  const double compiling = best_.empty() ? 0 : std::min(spent(), pool_->compile_seconds(best_));
+  card.break_even = {
+      spent() - compiling, compiling, before, after, samples, seen_.samples_per_step * samples_factor(best_), spread};
   card.notes = notes_;
   write_file_atomic(card_path_, measure::tune_card_to_json(card));
   return {card, false, false, card_path_, values};

@@ -15,6 +15,7 @@ namespace {
 constexpr double kLeastSearchShare = 0.3;   // of the budget
 constexpr double kCalibrationShare = 0.35;  // by then the predictions are made
 constexpr double kWorthPairs = 0.02;        // predicted gain of what needs pairs, for which time is kept
+constexpr double kCompileBudget = 300;      // a compilation takes about a minute, which others would lose
 constexpr int kCalibratingRaces = 5;
 constexpr int kLeastCalibrationBlocks = 2, kMostCalibrationBlocks = 8;
 
@@ -93,6 +94,12 @@ std::vector<Candidate> Tuning::candidates() const {
   if (request_.same > 0) return same_candidates();
   std::vector<Candidate> all =
       make_candidates(view_, seen_, jobs_.machine, request_.allow, *plans_, request_.cadence_share);
+  for (Candidate& c : all)
+    if (c.not_tried.empty() && c.values.contains(kCompilePath) && request_.budget_seconds < kCompileBudget) {
+      c.not_tried =
+          fmt::format("a trial of it begins with a compilation: --budget {} would try it", budget_text(kCompileBudget));
+      c.over_budget = true;
+    }
   // What could not be proved within the budget is not worth a race.
   for (Candidate& c : all) {
     if (!c.not_tried.empty() || proved_step_by_step(c)) continue;
