@@ -19,7 +19,7 @@ using panels::kPanel;
 using panels::LaneVec;
 using panels::TilePlace;
 
-constexpr int64_t kWideChunk = 1 << 19;  // elements of a chunk's wide rows
+constexpr int64_t kWideChunk = 1 << 18;  // elements of a chunk's wide rows
 
 const Bf16* words_of(const torch::Tensor& x) { return reinterpret_cast<const Bf16*>(x.const_data_ptr<at::BFloat16>()); }
 
