@@ -5,7 +5,6 @@
 #include "device/low_products.h"
 #include "models/convnext/gelu_bf16.h"
 #include "models/convnext/mlp_tiles.h"
-#include "models/layers/gemm_bf16.h"
 #include "models/layers/packed_weights.h"
 #include "models/layers/panel_gemm_bf16.h"
 
@@ -20,7 +19,7 @@ using panels::kPanel;
 using panels::LaneVec;
 using panels::TilePlace;
 
-constexpr int64_t kWideChunk = 1 << 19;  // elements of a chunk's wide rows
+constexpr int64_t kWideChunk = 1 << 18;  // elements of a chunk's wide rows
 
 const Bf16* words_of(const torch::Tensor& x) { return reinterpret_cast<const Bf16*>(x.const_data_ptr<at::BFloat16>()); }
 
@@ -133,16 +132,25 @@ void widen_rounded(int64_t rows, int64_t depth, const bf16_panels::Left& left, c
   bf16_panels::product_plain(rows, depth, left, right, 0, panels::count(width), finish);
 }
 
-// Layer scale, where there is one, multiplies the rows.
+// Layer scale, where there is one, multiplies the rows: a strip at a time, so that no float copy of the weight exists.
 torch::Tensor scaled_panels(const float* weight, int64_t rows, int64_t columns, const float* scale) {
-  torch::Tensor scaled = torch::empty({rows, columns});
-  float* to = scaled.mutable_data_ptr<float>();
-  const auto factor = [&](int64_t row) { return scale == nullptr ? 1.0f : scale[row]; };
-  at::parallel_for(0, rows, std::max<int64_t>(1, 32768 / columns), [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r)
-      for (int64_t c = 0; c < columns; ++c) to[r * columns + c] = weight[r * columns + c] * factor(r);
+  constexpr int64_t kStrip = 16;  // rows, an even number
+  torch::Tensor out = torch::empty({bf16_panels::size(rows, columns)}, torch::kBFloat16);
+  Bf16* to = reinterpret_cast<Bf16*>(out.mutable_data_ptr<at::BFloat16>());
+  at::parallel_for(0, (rows + kStrip - 1) / kStrip, 1, [&](int64_t first, int64_t last) {
+    std::vector<float> strip(static_cast<size_t>(kStrip * columns));
+    for (int64_t begin = first * kStrip; begin < std::min(rows, last * kStrip); begin += kStrip) {
+      const int64_t count = std::min(kStrip, rows - begin);
+      for (int64_t r = 0; r < count; ++r) {
+        const float factor = scale == nullptr ? 1.0f : scale[begin + r];
+        const float* from = weight + (begin + r) * columns;
+        for (int64_t c = 0; c < columns; ++c) strip[static_cast<size_t>(r * columns + c)] = from[c] * factor;
+      }
+      bf16_panels::pack(strip.data(), count, columns, columns, 0, panels::count(columns), bf16_panels::pairs(rows),
+                        to + begin / 2 * kPairLine);
+    }
   });
-  return bf16_right_operand(scaled, false);
+  return out;
 }
 
 }  // namespace

@@ -83,10 +83,7 @@ bool Optimizer::step_adam(double lr, double decay, double divisor) {
                      lists_.first[i].data_ptr<float>(), lists_.second[i].data_ptr<float>(),
                      config_.amsgrad ? lists_.third[i].data_ptr<float>() : nullptr, lists_.params[i].numel(),
                      adam_scalars(rates, lists_.counts[i])});
-  const bool finite = adam_step(adam_);
-  // Written behind LibTorch's back; whoever keeps something made of a parameter goes by its version.
-  for (const torch::Tensor& parameter : lists_.params) parameter.unsafeGetTensorImpl()->bump_version();
-  return finite;
+  return adam_step(adam_);
 }
 
 void Optimizer::step_other(double lr, double decay, double divisor) {
@@ -143,15 +140,18 @@ bool Optimizer::step_group(const Group& group, double lr, double divisor) {
       lists_.counts.push_back(++steps_[i]);
     }
     if (lists_.params.empty()) continue;
-    if (plain) {
-      finite = step_adam(rate, decay, divisor) && finite;
-    } else {
+    const bool sound = plain ? step_adam(rate, decay, divisor) : true;
+    finite = sound && finite;
+    if (!plain) {
       if (config_.is_adam() || is_sgd(config_))
         step_fused(rate, decay, divisor, first_time);
       else
         step_other(rate, decay, divisor);
       if (lists_.params[0].is_cpu()) finite = !first_non_finite(lists_.params) && finite;
     }
+    // Our kernel writes behind LibTorch's back, and LibTorch's own fused steps do not raise versions either; whoever
+    // keeps something made of a parameter goes by its version.
+    for (const torch::Tensor& parameter : lists_.params) parameter.unsafeGetTensorImpl()->bump_version();
   }
   return finite;
 }
