@@ -150,7 +150,8 @@ def test_ranks_are_one_process(home, tmp_path, job, ranks, words):
 def test_a_validation_is_of_the_whole_set(home, tmp_path, ranks):
     """25 pictures in batches of 8, the last of one: some ranks have none of it. Weights that did not move are equal to the last bit, so what differed would be
     the set that is looked at. Of 13 kept samples too: the same ones."""
-    words = ["convnext.yaml", "trainer.max_steps=2", "trainer.val_check_interval=2", "model.optim.name=sgd", "model.optim.lr=1e-30", "model.monitor.recall_at=[1,5]"]
+    words = ["convnext.yaml", "trainer.max_steps=2", "trainer.val_check_interval=2", "model.optim.name=sgd", "model.optim.lr=1e-30", "model.optim.sched.min_lr=0",
+             "model.monitor.recall_at=[1,5]", "model.validation_ds.synth.num_validation=25"]
     found = {}
     for kept in (25, 13):
         more = [*words, f"model.monitor.max_samples={kept}"]

@@ -150,7 +150,10 @@ TEST(LaunchFacts, ContradictionsHaveSentences) {
   EXPECT_NE(changed("MASTER_PORT", "0").find("from 1 to"), std::string::npos);
   EXPECT_NE(changed("MASTER_PORT", "").find("where they meet"), std::string::npos);
   Set two = torchrun_of("1", "2");
-  two.insert({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}});
+  two.insert({{"OMPI_COMM_WORLD_SIZE", "4"},
+              {"OMPI_COMM_WORLD_RANK", "1"},
+              {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+              {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
   EXPECT_NE(launch_refusal(two).find("disagree"), std::string::npos);
 }
 
