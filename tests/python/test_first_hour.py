@@ -322,7 +322,7 @@ def test_further_validation_sets(mine, tmp_path):
 @pytest.mark.parametrize("words", [["model.optim.name=lion", "model.optim.lr=1e-4"], ["model.optim.name=adafactor", "model.optim.lr=1e-2"], ["model.optim.sched={name: OneCycleLR}"],
                                    ["model.optim.sched={name: ExponentialLR, gamma: 0.5, decay_steps: 1}"]], ids=lambda words: words[0].split("=", 1)[1])
 def test_more_optimisers_and_schedules_train_and_resume(mine, tmp_path, words):
-    job = [*words, "~model.optim.sched.warmup_ratio" if "sched" not in words[0] else "seed=42", "trainer.max_steps=6"]
+    job = [*words, "~model.optim.sched.warmup_ratio" if "sched" not in words[0] else "seed=42", "trainer.max_steps=6", "trainer.max_epochs=-1"]
     small_job(mine, tmp_path / "whole", *job)
     small_job(mine, tmp_path / "parts", *job, "exp_manager.checkpoint_callback_params={every_n_train_steps: 1, keep_last: 9}")
     # A save may be left out while the one before it is still written: the first that is there will do.
@@ -357,7 +357,7 @@ def test_runs_lists_what_is_there(mine, speech_run, sequence_run):
     assert by_name == sorted(by_name)
     assert "no folder" in redline("runs", "nowhere", cwd=mine, code=3).stderr
     for words in (["verify", "vae"], ["diff", "vae", "vae"], ["convert", "vae", "by_name.safetensors"], ["doctor", "vae", "--blocks", "0"]):
-        redline(*words, cwd=mine, code=3 if words[0] == "doctor" else 0)  # the doctor: too few steps to say
+        redline(*words, cwd=mine)
     assert "did you mean 'vae'" in redline("report", "vea", cwd=mine, code=3).stderr
     both = json.loads(redline("--json", "report", "vae", "speech", cwd=mine).stdout)["runs"]
     assert len(both) == 2
