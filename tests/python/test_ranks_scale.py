@@ -77,7 +77,7 @@ def test_a_forecast_from_one_process_says_what_it_assumes(home):
 def test_wrong_questions(home, two):
     for words in (["--ranks", "0"], ["--ranks", "two"], ["--bandwidth", "fast"], ["--latency", "-1s"], ["--topology", "star"]):
         assert words[0] in ask(home, "scale", two, *words, code=2)
-    assert "does not exist" in ask(home, "scale", home / "nothing", code=3)
+    assert "There is no run" in ask(home, "scale", home / "nothing", code=3)
 
 
 def test_a_straggler_is_named_with_what_slows_it(home, tmp_path):
