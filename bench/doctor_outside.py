@@ -26,7 +26,7 @@ import time
 import numpy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from outside.faults import FAULTS, cgroup  # noqa: E402
+from outside.faults import FAULTS, cgroup, data_files  # noqa: E402
 from outside.jobs import LIFTED, SECONDS, TASKS, write_job  # noqa: E402
 from outside.page import write_page  # noqa: E402
 
@@ -165,6 +165,8 @@ def one_run(redline, work, key):
     elif name != "healthy":
         fault = FAULTS[name](task, work)
         words = fault.words
+    if not any(True for _ in data_files(work, task)):  # the run that makes the data is no twin of those that find it
+        train(redline, work, task, None, (), work / "runs" / f"first_{task}")
     run = work / "runs" / f"{repeat}_{task}_{name.replace(' ', '_')}_{place}"
     for attempt in range(TRIES):
         rate, strangers = train(redline, work, task, fault, words, run)
