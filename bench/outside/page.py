@@ -101,12 +101,15 @@ def markdown(found, facts, left_out, note=""):
              "measured to gain 5 %; an alarm is false where lifting what it names does not.\n\n")
     if note:
         head += note + "\n\n"
+    # A bar is met by the whole bench, not by a piece of it.
+    whole = all(len({row["repeat"] for row in rows if row["fault"] == name}) >= 5 for name in FAULTS if name not in left_out)
+    yes = "yes" if whole else "by what was run"
     worst = min((a / b for a, b in found["kinds"].values()), default=0)
     lines = ["| what | measured | bar | met |", "|---|---|---|---|",
-             f"| cause right | {share(found['right'], found['counted'])} | 85 % | {'yes' if found['counted'] and found['right'] / found['counted'] >= 0.85 else '**no**'} |",
-             f"| the worst kind | {100 * worst:.0f} % | 60 % | {'yes' if worst >= 0.6 else '**no**'} |",
+             f"| cause right | {share(found['right'], found['counted'])} | 85 % | {yes if found['counted'] and found['right'] / found['counted'] >= 0.85 else '**no**'} |",
+             f"| the worst kind | {100 * worst:.0f} % | 60 % | {yes if worst >= 0.6 else '**no**'} |",
              f"| false alarms on healthy controls | {share(found['false_alarms'], found['undisturbed'])}; {found['controls']} of these were shown to be healthy | 1 of 60 | {'yes' if found['controls'] >= 60 and found['false_alarms'] <= found['controls'] / 60 else '**no**'} |",
-             f"| predicted gain against removing it, beyond max(3 points, 25 %), median | {100 * found['median_excess']:.1f} points ({share(found['gains_within'], found['gains'])} within) | 0 | {'yes' if found['median_excess'] == 0 and found['gains'] else '**no**'} |"]
+             f"| predicted gain against removing it, beyond max(3 points, 25 %), median | {100 * found['median_excess']:.1f} points ({share(found['gains_within'], found['gains'])} within) | 0 | {yes if found['median_excess'] == 0 and found['gains'] else '**no**'} |"]
     lines += ["", "What was done against what was said, runs that count:", "", "| fault \\ verdict | " + " | ".join(said) + " | right | gain of removing it, median |", "|---|" + "---|" * (len(said) + 2)]
     for name in FAULTS:
         these = [row for row in rows if row["fault"] == name and row["counts"]]
