@@ -133,10 +133,14 @@ LimitScore score_padding(const JobView& job, const Observation& seen) {
           : fmt::format("{:.0f} % of a batch is padding", 100 * seen.padding_share);
   // Samples are never all of one length: what buckets, or narrower ones, could take away.
   const Prior removable = job.buckets ? kNarrowerBuckets : Prior{1 - kLeftByBuckets.mean, kLeftByBuckets.deviation};
-  Observation least = seen;
-  least.costs.padding_share = std::max(0.0, seen.costs.padding_share - kInterval * seen.costs.padding_error);
+  // An item of padding costs no more than a real one. Where the fit says so, it takes something else for padding: long
+  // samples stand beside each other, and cost more than in proportion.
+  Observation mean = seen, least = seen;
+  mean.costs.padding_share = std::min(seen.costs.padding_share, seen.padding_share);
+  least.costs.padding_share =
+      std::clamp(seen.costs.padding_share - kInterval * seen.costs.padding_error, 0.0, mean.costs.padding_share);
   return {Limit::Padding,
-          predicted_padding_gain(seen, removable.mean),
+          predicted_padding_gain(mean, removable.mean, kPaddedItem.mean),
           "padding",
           evidence,
           "",

@@ -102,6 +102,8 @@ TEST(Verdict, WhatIsNotSureIsNotNamed) {
   const Observation saves = make_seen({{Phase::Checkpoint, 0.1}, {Phase::Forward, 0.5}, {Phase::Backward, 0.39}});
   const Observation updates = make_seen({{Phase::Optimiser, 0.2}, {Phase::Forward, 0.4}, {Phase::Backward, 0.39}});
   const Observation computes = make_seen({{Phase::Forward, 0.45}, {Phase::Backward, 0.54}}, 0.25);
+  Observation few_padded = computes;
+  few_padded.padding_share = 0.1;
   JobView bucketed;
   bucketed.buckets = true;
   JobView crowded;
@@ -126,6 +128,8 @@ TEST(Verdict, WhatIsNotSureIsNotNamed) {
        with_costs(shared, {true, 0.0, 0.01, 0.2, 0.02}), crowded},
       {"padding", Limit::Padding, with_costs(computes, {true, 0.25, 0.02, 0.0, 0.01}),
        with_costs(computes, {true, 0.25, 0.11, 0.0, 0.01}), bucketed},
+      {"padding dearer than items", Limit::Padding, with_costs(computes, {true, 0.23, 0.01, 0.0, 0.01}),
+       with_costs(few_padded, {true, 0.23, 0.01, 0.0, 0.01}), bucketed},
   };
   for (const Case& c : cases) {
     const Diagnosis clear = diagnose(c.job, c.clear, {}, make_machine());

@@ -15,8 +15,8 @@ struct Prior {
 inline constexpr Prior kMatrixWork{0.6, 0.15};         // of forward and backward: the rest is bound by memory
 inline constexpr Prior kLeftByBuckets{0.3, 0.15};      // of the padding, where no plan can be made
 inline constexpr Prior kDecodedForNothing{0.5, 0.15};  // of a JPEG that is cut to a part
-inline constexpr Prior kNarrowerBuckets{0.5, 0.15};    // of the padding, that more buckets would take away
-inline constexpr Prior kPaddedItem{1.0, 0.2};          // what it costs beside a real one, where no fit says it
+inline constexpr Prior kNarrowerBuckets{0.4, 0.15};    // of the padding, that twice the buckets take away
+inline constexpr Prior kPaddedItem{0.6, 0.25};         // what it costs beside a real one, where no fit says it
 // Of what a step's items cost, what comes with a sample however short: lengths rounded up, edges, rows of a table.
 inline constexpr Prior kPerSample{0.05, 0.04};
 inline constexpr double kInterval = 1.96;  // deviations: 95 %
@@ -55,6 +55,6 @@ double predicted_precision_gain(const Observation& seen, double rate_now, double
                                 double matrix_work = kMatrixWork.mean);
 // Speed gain of removing `removed` of the padding (0..1): of what padding was seen to cost (Observation::costs), else
 // as if a padded item cost `beside` of a real one.
-double predicted_padding_gain(const Observation& seen, double removed, double beside = kPaddedItem.mean);
+double predicted_padding_gain(const Observation& seen, double removed, double beside = 1);
 
 }  // namespace redline::doctor
