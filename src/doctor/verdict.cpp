@@ -195,12 +195,13 @@ LimitScore score_batch(const JobView& job, const Observation& seen, const Machin
   return {Limit::SmallBatch,
           gain,
           "batch_size",
-          fmt::format("{:.0f} % of the step does not grow with the batch{}; twice the batch would gain {:.0f} %",
+          fmt::format("{:.0f} % of the step does not grow with the batch{}; twice the batch would gain {}{:.0f} %",
                       100 * fixed.mean,
                       fixed.idle > 0
                           ? fmt::format(" (its threads have nothing to do in {:.0f} % of the time)", 100 * fixed.idle)
                           : "",
-                      100 * gain),
+                      // What comes with each operator is not told by steps that are all alike.
+                      seen.costs.known ? "" : "at least ", 100 * gain),
           "",
           least_gain(fixed.mean / 2, fixed.error / 2)};
 }

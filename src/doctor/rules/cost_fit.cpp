@@ -65,6 +65,8 @@ std::optional<Solution> least_squares(const std::vector<Point>& points) {
       right[i] += p.x[i] * p.seconds;
       for (size_t j = 0; j < 3; ++j) normal[i][j] += p.x[i] * p.x[j];
     }
+  // Batches of one sample have no padding: its column says nothing, and its cost stays 0.
+  if (normal[2][2] <= 0) normal[2][2] = 1;
   const auto inverted = inverse(normal);
   if (!inverted) return std::nullopt;
   Solution solution{{}, *inverted};
@@ -119,7 +121,7 @@ CostFit fit_costs(std::span<const measure::StepRow> rows) {
   CostFit fit;
   Row3 scale{};
   std::vector<Point> points = scaled_points(rows, scale);
-  if (points.size() < kLeastSteps || scale[2] <= 0) return fit;
+  if (points.size() < kLeastSteps) return fit;
   auto solution = least_squares(points);
   if (!solution) return fit;
   drop_outliers(points, *solution);
@@ -132,6 +134,7 @@ CostFit fit_costs(std::span<const measure::StepRow> rows) {
     seconds += p.seconds / static_cast<double>(points.size());
     for (size_t i = 0; i < 3; ++i) mean[i] += p.x[i] / static_cast<double>(points.size());
   }
+  fit.saw_padding = scale[2] > 0;
   if (seconds <= 0) return fit;
   const auto share = [&](size_t i) { return std::clamp(solution->weights[i] * mean[i] / seconds, 0.0, 1.0); };
   const auto error = [&](size_t i) { return std::sqrt(solution->covariance[i][i]) * mean[i] / seconds; };
@@ -140,7 +143,8 @@ CostFit fit_costs(std::span<const measure::StepRow> rows) {
   fit.padding_share = share(2);
   fit.padding_error = error(2);
   double* const each[3] = {&fit.piece_seconds, &fit.item_seconds, &fit.padding_seconds};
-  for (size_t i = 0; i < 3; ++i) *each[i] = std::max(0.0, solution->weights[i] / scale[i]);
+  for (size_t i = 0; i < 3; ++i)
+    if (scale[i] > 0) *each[i] = std::max(0.0, solution->weights[i] / scale[i]);
   fit.known = fit.padding_error < 0.05 && fit.fixed_error < 0.1;
   return fit;
 }

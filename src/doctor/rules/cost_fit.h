@@ -16,6 +16,7 @@ struct CostFit {
   double fixed_share = 0;    // of forward and backward that comes with each piece however small, 0..1
   double fixed_error = 0;
   double piece_seconds = 0, item_seconds = 0, padding_seconds = 0;  // of one each
+  bool saw_padding = true;  // false: no step had any, so what it costs is not known
 };
 
 // forward + backward = a * pieces + b * items + c * padding, by least squares.

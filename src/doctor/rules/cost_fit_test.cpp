@@ -49,6 +49,23 @@ TEST(CostFit, OneHeldUpStepDoesNotMatter) {
   EXPECT_NEAR(fit_costs(rows).padding_share, 5.0 / 15.0, 0.04);
 }
 
+// Batches of one sample: lengths alone tell what does not grow, and nothing is said of padding.
+TEST(CostFit, StepsWithoutPaddingTellTheFixedCost) {
+  auto rows = make_rows(10, 0.0);  // 10 of 20 ms
+  for (StepRow& row : rows) row.padded_items = row.items;
+  const CostFit fit = fit_costs(rows);
+  ASSERT_TRUE(fit.known);
+  EXPECT_FALSE(fit.saw_padding);
+  EXPECT_NEAR(fit.fixed_share, 0.5, 0.05);
+  EXPECT_LT(fit.fixed_error, 0.05);
+  EXPECT_EQ(fit.padding_share, 0);
+  EXPECT_EQ(fit.padding_error, 0);
+  EXPECT_EQ(fit.padding_seconds, 0);
+  auto alike = make_rows(10, 0.0, 60, true);
+  for (StepRow& row : alike) row.padded_items = row.items;
+  EXPECT_FALSE(fit_costs(alike).known);
+}
+
 TEST(CostFit, DoesNotGuess) {
   EXPECT_FALSE(fit_costs(make_rows(0, 1.0, 12)).known);        // too few
   EXPECT_FALSE(fit_costs(make_rows(0, 1.0, 60, true)).known);  // all alike

@@ -77,7 +77,7 @@ PieceCosts fit_pieces(std::span<const measure::StepRow> rows, bool computes_padd
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(sound),
                [](const measure::StepRow& row) { return (row.flags & measure::kStepUntimed) == 0; });
   if (sound.empty()) return costs;
-  if (const CostFit fit = fit_costs(sound); fit.known && computes_padding) {
+  if (const CostFit fit = fit_costs(sound); fit.known && fit.saw_padding && computes_padding) {
     costs.piece_seconds = fit.piece_seconds;
     costs.item_seconds = fit.item_seconds;
     costs.padding_seconds = fit.padding_seconds;

@@ -79,5 +79,20 @@ TEST(PieceCosts, TheParallelShareComesFromTwoNumbersOfThreads) {
   EXPECT_LT(parallel_share(1.2, 1.0, 0.1, 2, 1), 0);  // threads that only get in each other's way
 }
 
+// One sample a batch: no padding was seen, so a larger batch's is priced as items and not as nothing.
+TEST(PieceCosts, PaddingThatWasNotSeenIsNotFree) {
+  std::vector<measure::StepRow> rows;
+  for (int i = 0; i < 60; ++i) {
+    measure::StepRow row;
+    row.step = i + 1, row.micro_batches = row.samples = 1;
+    row.items = row.padded_items = 500 + 37 * (i % 20);
+    row.phase_ns[static_cast<size_t>(measure::Phase::Forward)] = 1'000'000 + 2'000 * row.items;
+    rows.push_back(row);
+  }
+  const PieceCosts costs = fit_pieces(rows, /*computes_padding=*/true);
+  EXPECT_NEAR(costs.item_seconds, 2e-6, 1e-7);
+  EXPECT_NEAR(costs.padding_seconds, costs.item_seconds, 1e-9);
+}
+
 }  // namespace
 }  // namespace redline::doctor
