@@ -136,7 +136,7 @@ LimitScore score_padding(const JobView& job, const Observation& seen) {
   // An item of padding costs no more than a real one. Where the fit says so, it takes something else for padding: long
   // samples stand beside each other, and cost more than in proportion.
   Observation mean = seen, least = seen;
-  mean.costs.padding_share = std::min(seen.costs.padding_share, seen.padding_share);
+  mean.costs.padding_share = std::clamp(seen.padding_share, 0.0, seen.costs.padding_share);
   least.costs.padding_share =
       std::clamp(seen.costs.padding_share - kInterval * seen.costs.padding_error, 0.0, mean.costs.padding_share);
   return {Limit::Padding,
