@@ -22,7 +22,7 @@ struct Tolerance {
   double loss, gradients, statistics;
 };
 Tolerance tolerance_of(Precision precision) {
-  return precision == Precision::Fp32 ? Tolerance{1e-3, 3e-2, 1e-2} : Tolerance{2e-2, 3e-1, 1e-1};
+  return precision == Precision::Fp32 ? Tolerance{1e-3, 3e-2, 3e-2} : Tolerance{2e-2, 3e-1, 3e-1};
 }
 
 double norm_of(const torch::Tensor& x) { return x.detach().to(torch::kFloat64).norm().item<double>(); }
@@ -49,12 +49,14 @@ std::string statistics_problem(const StepNumbers& found, const StepNumbers& want
     });
     if (same == found.norms.end()) return "it lacks the statistics of a BatchNorm";
     const double size = norm_of(norm.batch_mean) + norm_of(norm.batch_var_unbiased.clamp_min(0).sqrt()) + 1e-12;
-    const bool equal = distance(same->batch_mean, norm.batch_mean) <= tolerance * size &&
-                       distance(same->batch_var_unbiased, norm.batch_var_unbiased) <=
-                           tolerance * (norm_of(norm.batch_var_unbiased) + 1e-12) &&
-                       same->momentum == norm.momentum &&
+    const double mean_off = distance(same->batch_mean, norm.batch_mean) / size,
+                 variance_off = distance(same->batch_var_unbiased, norm.batch_var_unbiased) /
+                                (norm_of(norm.batch_var_unbiased) + 1e-12);
+    const bool equal = mean_off <= tolerance && variance_off <= tolerance && same->momentum == norm.momentum &&
                        same->num_batches_tracked.defined() == norm.num_batches_tracked.defined();
-    if (!equal) return "the statistics of a BatchNorm are not the task's";
+    if (!equal)
+      return fmt::format("the statistics of a BatchNorm of {} channels are off by {:.2g} and {:.2g}",
+                         norm.batch_mean.numel(), mean_off, variance_off);
   }
   return {};
 }
