@@ -263,7 +263,7 @@ def lss_fixture_weights(names_and_values):
         else:
             filled[name] = noise(value.shape, place) * numpy.float32(0.2 if "table" in name else (3 * value.shape[0] / value.size) ** 0.5)
         place += 1
-    return {name: numpy.ascontiguousarray(value, value.dtype if value.dtype != numpy.float64 else numpy.float32) for name, value in filled.items()}
+    return {name: value.astype(numpy.float32) if value.dtype == numpy.float64 else value for name, value in filled.items()}
 
 
 def lss_fixture_batch():
@@ -322,19 +322,18 @@ def test_speech_compiles(tmp_path, home, words):
     numpy.testing.assert_allclose(compiled, eager, rtol=1e-4)
 
 
-@SLOW
-def test_lift_splat_compiles_with_its_splat_as_an_operator_of_ours(tmp_path, home):
-    job = lss_job.make_job(tmp_path, lss_job.make_scenes(tmp_path / "scenes", num=40), steps=20)
-    eager, compiled = both_ways([job, "model.optim.name=sgd", "model.optim.lr=0.01"], tmp_path, home)
-    numpy.testing.assert_allclose(compiled, eager, rtol=1e-4)
+OPTIMISERS = {"sgd": ["model.optim={name: sgd, lr: 0.001, momentum: 0.0, weight_decay: 0.0}"], "adamw": []}
 
 
 @SLOW
-def test_adam_turns_rounding_into_steps_with_and_without_a_compiler(tmp_path, home):
-    """Adam divides a gradient by its own size, so that the rounding of one that is nearly 0 becomes a whole step: an eager run is as far from an eager run
-    whose operators sum in another order (two threads; no kernels made by hand) as a compiled one is."""
-    job = lss_job.make_job(tmp_path, lss_job.make_scenes(tmp_path / "scenes", num=40), steps=20)
-    eager, compiled = both_ways([job], tmp_path, home)
-    others = {name: train([job], tmp_path / name, home, word)[0] for name, word in (("threads", "trainer.intra_op_threads=2"), ("plain", "model.fused_kernels=false"))}
+@pytest.mark.parametrize("optimiser", list(OPTIMISERS))
+def test_lift_splat_compiles_with_its_splat_as_an_operator_of_ours(tmp_path, home, optimiser):
+    """The model forgets how its sums were rounded within four steps (a BatchNorm over two samples; Adam besides turns the rounding of gradients that are
+    nearly 0 into whole steps). So what 20 steps may differ by is what eager runs whose operators sum in another order differ by: two threads, no kernels made
+    by hand. That the gradients are right is shown by the proof of each package and by the reference's numbers above."""
+    job = [lss_job.make_job(tmp_path, lss_job.make_scenes(tmp_path / "scenes", num=40), steps=20), *OPTIMISERS[optimiser]]
+    eager, compiled = both_ways(job, tmp_path, home)
+    others = {name: train(job, tmp_path / name, home, word)[0] for name, word in (("threads", "trainer.intra_op_threads=2"), ("plain", "model.fused_kernels=false"))}
     floor = max(off(other, eager) for other in others.values())
-    assert 0 < off(compiled, eager) <= 3 * floor, (off(compiled, eager), {name: off(other, eager) for name, other in others.items()})
+    assert off(compiled[:3], eager[:3]) <= 1e-4
+    assert off(compiled, eager) <= max(1e-4, 3 * floor), (off(compiled, eager), {name: off(other, eager) for name, other in others.items()})

@@ -119,7 +119,7 @@ variable_list ConvolutionBackward::apply(variable_list&& grads) {
   if (s.batch_statistics) {
     torch::Tensor sums = torch::cat({beta_grad, gamma_grad});
     if (s.collective != nullptr && s.collective->world_size() > 1) sums = s.collective->all_reduce_sum(sums);
-    if (!s.counts) sums.zero_();  // they do not depend on these rows
+    if (!s.counts && s.collective != nullptr) sums.zero_();  // others' rows: they do not depend on these
     mean_g = sums.narrow(0, 0, d) / s.count;
     mean_gx = sums.narrow(0, d, d) / s.count;
   }

@@ -72,6 +72,16 @@ TEST(StepTrace, IsTheSameInTheMiddleOfAMixedForwardPass) {
   EXPECT_EQ(within.text().dump(), alone.text().dump());
 }
 
+// Recording runs beside a step whose earlier pieces have left their gradients.
+TEST(StepTrace, LeavesTheGradientsOfTheStepAlone) {
+  example::CurveTask task({}, 3);
+  const task::Batch batch = task.worst_case_batch(4);
+  task.module().parameters()[0].mutable_grad() = torch::full_like(task.module().parameters()[0], 2.0);
+  trace_step(task, batch.tensors, batch.sample_ids, {});
+  EXPECT_TRUE(task.module().parameters()[0].grad().eq(2.0).all().item<bool>());
+  EXPECT_FALSE(task.module().parameters()[1].grad().defined());
+}
+
 TEST(PackageName, DependsOnAllThatThePackageDoes) {
   CompileSettings settings;
   settings.machine = "a processor with avx2";

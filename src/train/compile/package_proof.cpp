@@ -22,7 +22,7 @@ struct Tolerance {
   double loss, gradients, statistics;
 };
 Tolerance tolerance_of(Precision precision) {
-  return precision == Precision::Fp32 ? Tolerance{1e-3, 3e-2, 1e-2} : Tolerance{2e-2, 3e-1, 1e-1};
+  return precision == Precision::Fp32 ? Tolerance{1e-3, 3e-2, 3e-2} : Tolerance{2e-2, 3e-1, 3e-1};
 }
 
 double norm_of(const torch::Tensor& x) { return x.detach().to(torch::kFloat64).norm().item<double>(); }
@@ -49,12 +49,14 @@ std::string statistics_problem(const StepNumbers& found, const StepNumbers& want
     });
     if (same == found.norms.end()) return "it lacks the statistics of a BatchNorm";
     const double size = norm_of(norm.batch_mean) + norm_of(norm.batch_var_unbiased.clamp_min(0).sqrt()) + 1e-12;
-    const bool equal = distance(same->batch_mean, norm.batch_mean) <= tolerance * size &&
-                       distance(same->batch_var_unbiased, norm.batch_var_unbiased) <=
-                           tolerance * (norm_of(norm.batch_var_unbiased) + 1e-12) &&
-                       same->momentum == norm.momentum &&
+    const double mean_off = distance(same->batch_mean, norm.batch_mean) / size,
+                 variance_off = distance(same->batch_var_unbiased, norm.batch_var_unbiased) /
+                                (norm_of(norm.batch_var_unbiased) + 1e-12);
+    const bool equal = mean_off <= tolerance && variance_off <= tolerance && same->momentum == norm.momentum &&
                        same->num_batches_tracked.defined() == norm.num_batches_tracked.defined();
-    if (!equal) return "the statistics of a BatchNorm are not the task's";
+    if (!equal)
+      return fmt::format("the statistics of a BatchNorm of {} channels are off by {:.2g} and {:.2g}",
+                         norm.batch_mean.numel(), mean_off, variance_off);
   }
   return {};
 }
@@ -74,14 +76,16 @@ std::vector<std::pair<std::string, torch::Tensor>> learning_parameters(task::Tas
   return all;
 }
 
-// As the loop does it: forward under autocast, where this is called, and backward without.
-std::vector<torch::Tensor> eager_gradients(const torch::Tensor& value, const std::vector<torch::Tensor>& parameters,
-                                           const ProvedPiece& piece) {
+// As the loop does it: forward under autocast, where this is called, and backward without; the step's own stay.
+std::vector<torch::Tensor> eager_gradients(task::Task& task, const torch::Tensor& value,
+                                           const std::vector<torch::Tensor>& parameters, const ProvedPiece& piece) {
+  const GradientsAside aside(task.module());
   const device::AutocastScope backward(device::kind_of(piece.device), Precision::Fp32);
-  return torch::autograd::grad(
-      {value}, parameters,
-      {torch::full({}, piece.pass.loss_scale, value.options().requires_grad(false)).view(value.sizes())},
-      /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+  torch::autograd::backward(
+      {value}, {torch::full({}, piece.pass.loss_scale, value.options().requires_grad(false)).view(value.sizes())});
+  std::vector<torch::Tensor> gradients;
+  for (const torch::Tensor& parameter : parameters) gradients.push_back(parameter.grad());
+  return gradients;
 }
 
 double median_of(std::vector<double> seconds) {
@@ -115,7 +119,11 @@ Proof compare_steps(const StepNumbers& found, const StepNumbers& wanted, Precisi
   proof.gradients_off = std::sqrt(off) / std::max(1e-12, size);
   // Written so that a number that is none is a difference.
   if (!(proof.loss_off <= tolerance.loss && proof.gradients_off <= tolerance.gradients)) {
-    proof.problem = fmt::format("loss off by {:.2g}, gradients by {:.2g}", proof.loss_off, proof.gradients_off);
+    const auto worst = std::max_element(each_off.begin(), each_off.end());
+    proof.problem = fmt::format("loss off by {:.2g}, gradients by {:.2g}{}", proof.loss_off, proof.gradients_off,
+                                worst == each_off.end() || *worst == 0
+                                    ? ""
+                                    : ", most in " + wanted.names[static_cast<size_t>(worst - each_off.begin())]);
   } else if (!(distance(found.weight.reshape({}), wanted.weight.reshape({})) <= 1e-6 * norm_of(wanted.weight))) {
     proof.problem = "its weight is not the task's";
   } else {
@@ -141,7 +149,7 @@ Proof prove_package(task::Task& task, CompiledPackage& package, const ProvedPiec
   {
     task::Context context = quiet_context(piece);
     const task::Loss loss = task.loss(piece.batch, context);
-    wanted.gradients = eager_gradients(loss.value, parameters, piece);
+    wanted.gradients = eager_gradients(task, loss.value, parameters, piece);
     wanted.value = loss.value.detach();
     wanted.weight = loss.weight;
     wanted.norms = std::move(context.batch_norm_updates());
@@ -166,7 +174,7 @@ RaceTimes race_package(task::Task& task, CompiledPackage& package, const ProvedP
       task::Context context = quiet_context(piece);
       const int64_t begin = now_ns();
       if (eagerly)
-        eager_gradients(task.loss(piece.batch, context).value, package.parameters(), piece);
+        eager_gradients(task, task.loss(piece.batch, context).value, package.parameters(), piece);
       else
         package.run(task.compiled_part()->before(piece.batch, context), context, piece.pass.loss_scale);
       if (turn > 0) (eagerly ? eager : compiled).push_back(seconds_between(begin, now_ns()));

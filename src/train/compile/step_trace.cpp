@@ -163,6 +163,17 @@ std::vector<std::pair<std::string, torch::Tensor>> named_state(torch::nn::Module
   return all;
 }
 
+GradientsAside::GradientsAside(torch::nn::Module& module) {
+  for (torch::Tensor& parameter : module.parameters()) {
+    kept_.emplace_back(parameter, parameter.grad());
+    parameter.mutable_grad() = torch::Tensor();
+  }
+}
+
+GradientsAside::~GradientsAside() {
+  for (auto& [parameter, gradient] : kept_) parameter.mutable_grad() = gradient;
+}
+
 json TracedStep::text() const {
   json constants = json::array();
   for (const auto& [number, tensor] : program.constants) {
@@ -185,6 +196,7 @@ TracedStep trace_step(task::Task& task, const task::Tensors& prepared, const std
     OwnCasts() { at::autocast::clear_cache(); }
     ~OwnCasts() { at::autocast::clear_cache(); }
   } const own_casts;
+  const GradientsAside aside(task.module());
   try {
     return Tracing(task, prepared, sample_ids, options).run();
   } catch (const InternalError& error) {  // a draw that a traced pass cannot have

@@ -53,6 +53,19 @@ struct TraceOptions {
 TracedStep trace_step(task::Task& task, const task::Tensors& prepared, const std::vector<int64_t>& sample_ids,
                       const TraceOptions& options);
 
+// While it lives, the module's parameters have no gradients; then they have those of before. A backward pass beside the
+// step's own adds to them: a block that is computed again in backward (models/layers/recompute.h) always does.
+class GradientsAside {
+ public:
+  explicit GradientsAside(torch::nn::Module& module);
+  ~GradientsAside();
+  GradientsAside(const GradientsAside&) = delete;
+  GradientsAside& operator=(const GradientsAside&) = delete;
+
+ private:
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> kept_;  // parameter, gradient
+};
+
 // Parameters and buffers by name, each tensor once.
 std::vector<std::pair<std::string, torch::Tensor>> named_state(torch::nn::Module& module);
 
