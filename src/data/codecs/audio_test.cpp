@@ -281,8 +281,10 @@ TEST(BadAudio, AbsurdHeadersAreRefusedBeforeAllocating) {
   std::memset(wav.data() + 24, 0xFF, 4);  // rate
   EXPECT_NE(refusal(wav).find("rate"), std::string::npos);
   wav = encode_wav(samples, 16000);
-  wav[20] = 7;  // mu-law
-  EXPECT_NE(refusal(wav).find("mu-law"), std::string::npos);
+  wav[20] = 7;  // mu-law has 8 bits
+  EXPECT_NE(refusal(wav).find("16-bit mu-law"), std::string::npos);
+  wav[20] = 0x11;
+  EXPECT_NE(refusal(wav).find("IMA ADPCM"), std::string::npos);
   std::string flac = encode_flac(samples, 16000);
   flac[21] = static_cast<char>(flac[21] | 0x0F);  // 2^35 frames
   EXPECT_NE(refusal(flac).find("cannot hold them"), std::string::npos);

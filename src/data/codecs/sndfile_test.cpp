@@ -3,6 +3,7 @@
 #include <sndfile.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -146,6 +147,29 @@ INSTANTIATE_TEST_SUITE_P(Formats, OtherAudio,
                                            Case{"mp3", SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III, 44100, 2, 0.03,
                                                 2000}),
                          [](const auto& one) { return std::string(one.param.name); });
+
+// Every code of a telephone's WAV, read by our own path, is what libsndfile makes of it.
+TEST(Wav, TelephoneLawsAreLibsndfiles) {
+  for (const int law : {SF_FORMAT_ULAW, SF_FORMAT_ALAW}) {
+    Encoded file = encoded(SF_FORMAT_WAV | law, std::vector<float>(256), 8000, 1);
+    const size_t data = file.bytes.find("data");
+    ASSERT_NE(data, std::string::npos);
+    for (size_t code = 0; code < 256; ++code) file.bytes[data + 8 + code] = static_cast<char>(code);
+    std::ofstream(file.path, std::ios::binary) << file.bytes;
+    SF_INFO info{};
+    SNDFILE* const in = sf_open(file.path.c_str(), SFM_READ, &info);
+    std::vector<float> want(256);
+    ASSERT_EQ(sf_readf_float(in, want.data(), 256), 256);
+    sf_close(in);
+    const auto result = decode_audio(span_of(file.bytes), "x", {});
+    const auto* const audio = std::get_if<Audio>(&result);
+    ASSERT_NE(audio, nullptr) << std::get<BadSample>(result).reason;
+    EXPECT_EQ(audio->rate, 8000);
+    const auto got = audio->samples.as<float>();
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), want.begin(), want.end()));
+    EXPECT_GT(*std::max_element(want.begin(), want.end()), 0.9f);
+  }
+}
 
 TEST(OtherAudioRefusals, DamageIsOneSentence) {
   EXPECT_NE(refused(span_of("OggS...............")).find("cannot be decoded"), std::string::npos);

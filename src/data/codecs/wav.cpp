@@ -1,6 +1,6 @@
-// WAV from memory: RIFF and RF64, PCM 8/16/24/32, float 32/64, WAVE_FORMAT_EXTENSIBLE. The declared size of the data
-// chunk is believed only when the bytes are there; the two sizes that streaming writers leave behind mean "to the end
-// of the file".
+// WAV from memory: RIFF and RF64, PCM 8/16/24/32, float 32/64, A-law and mu-law (telephones), WAVE_FORMAT_EXTENSIBLE.
+// The declared size of the data chunk is believed only when the bytes are there; the two sizes that streaming writers
+// leave behind mean "to the end of the file".
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -15,11 +15,11 @@ namespace redline::data::codecs {
 namespace {
 
 constexpr int64_t kBlockBytes = int64_t{1} << 20;  // of a large file, read at once
-constexpr uint16_t kTagPcm = 1, kTagFloat = 3, kTagExtensible = 0xFFFE;
+constexpr uint16_t kTagPcm = 1, kTagFloat = 3, kTagALaw = 6, kTagMuLaw = 7, kTagExtensible = 0xFFFE;
 
 struct WavLayout {
   AudioInfo info;
-  bool is_float = false;
+  uint16_t tag = kTagPcm;
   int32_t bits = 0;
   size_t data_offset = 0;
 };
@@ -32,9 +32,9 @@ const char* wav_codec_name(uint16_t tag) {
   switch (tag) {
     case 2:
       return "Microsoft ADPCM";
-    case 6:
+    case kTagALaw:
       return "A-law";
-    case 7:
+    case kTagMuLaw:
       return "mu-law";
     case 0x11:
       return "IMA ADPCM";
@@ -42,6 +42,17 @@ const char* wav_codec_name(uint16_t tag) {
       return "MP3";
     default:
       return "an unknown codec";
+  }
+}
+
+bool knows_bits(uint16_t tag, int32_t bits) {
+  switch (tag) {
+    case kTagPcm:
+      return bits == 8 || bits == 16 || bits == 24 || bits == 32;
+    case kTagFloat:
+      return bits == 32 || bits == 64;
+    default:
+      return bits == 8;
   }
 }
 
@@ -61,16 +72,16 @@ std::optional<Refusal> parse_fmt(std::span<const std::byte> chunk, WavLayout& la
       return Refusal{"it holds an unknown codec (sub-format GUID)"};
     tag = load_little<uint16_t>(chunk, 24);
   }
-  if (tag != kTagPcm && tag != kTagFloat) {
+  if (tag != kTagPcm && tag != kTagFloat && tag != kTagALaw && tag != kTagMuLaw) {
     return Refusal{"it holds " + std::string(wav_codec_name(tag)) + " (format tag " + std::to_string(tag) +
-                   "); allowed are PCM of 8, 16, 24 or 32 bits and float of 32 or 64 bits"};
+                   "); allowed are PCM of 8, 16, 24 or 32 bits, float of 32 or 64 bits, A-law and mu-law"};
   }
-  layout.is_float = tag == kTagFloat;
-  const bool known = layout.is_float
-                         ? (layout.bits == 32 || layout.bits == 64)
-                         : (layout.bits == 8 || layout.bits == 16 || layout.bits == 24 || layout.bits == 32);
-  if (!known)
-    return Refusal{"it has " + std::to_string(layout.bits) + (layout.is_float ? "-bit floats" : "-bit PCM") +
+  layout.tag = tag;
+  if (!knows_bits(tag, layout.bits))
+    return Refusal{"it has " + std::to_string(layout.bits) + "-bit " +
+                   (tag == kTagFloat ? "floats"
+                    : tag == kTagPcm ? "PCM"
+                                     : wav_codec_name(tag)) +
                    ", which is not supported"};
   if (channels == 0) return Refusal{"its header says 0 channels"};
   if (block_align != channels * (layout.bits / 8)) return Refusal{"its block size does not fit channels and bits"};
@@ -169,6 +180,25 @@ struct LoadF64 {
   }
 };
 
+// ITU-T G.711: a sign, the number of a segment (each twice as wide as the one before) and a place in it.
+struct LoadMuLaw {
+  static constexpr int kBytes = 1;
+  float operator()(const std::byte* p) const {
+    constexpr int kBias = 0x84;
+    const int code = ~static_cast<uint8_t>(*p) & 0xFF;
+    const int size = ((((code & 0x0F) << 3) + kBias) << ((code & 0x70) >> 4)) - kBias;
+    return static_cast<float>((code & 0x80) != 0 ? -size : size) * (1.0f / 32768.0f);
+  }
+};
+struct LoadALaw {
+  static constexpr int kBytes = 1;
+  float operator()(const std::byte* p) const {
+    const int code = static_cast<uint8_t>(*p) ^ 0x55, segment = (code & 0x70) >> 4, place = (code & 0x0F) << 4;
+    const int size = segment == 0 ? place + 8 : (place + 0x108) << (segment - 1);
+    return static_cast<float>((code & 0x80) != 0 ? size : -size) * (1.0f / 32768.0f);
+  }
+};
+
 template <class Load>
 void convert_plane(const std::byte* data, int64_t frames, int32_t channels, int32_t channel, float* out) {
   const Load load;
@@ -208,7 +238,9 @@ void convert_wav(const std::byte* data, int64_t frames, int32_t channels, const 
 
 using ConvertWav = void (*)(const std::byte*, int64_t, int32_t, const AudioRequest&, float*, int64_t);
 ConvertWav converter_of(const WavLayout& layout) {
-  if (layout.is_float) return layout.bits == 32 ? convert_wav<LoadF32> : convert_wav<LoadF64>;
+  if (layout.tag == kTagFloat) return layout.bits == 32 ? convert_wav<LoadF32> : convert_wav<LoadF64>;
+  if (layout.tag == kTagALaw) return convert_wav<LoadALaw>;
+  if (layout.tag == kTagMuLaw) return convert_wav<LoadMuLaw>;
   switch (layout.bits) {
     case 8:
       return convert_wav<LoadU8>;
