@@ -56,7 +56,7 @@ void add_eval_command(CLI::App& program, const Globals& globals) {
   command->add_option("run", arguments->run, "The run directory, or its name in runs/; words after it are overrides")
       ->required();
   command->add_option("--checkpoint", arguments->checkpoint,
-                      "last, best, or the path of a checkpoint or .safetensors file");
+                      "last, best, a step, or the path of a checkpoint or .safetensors file");
   command->allow_extras();
   command->callback([arguments, command, &globals] { run_eval(*arguments, *command, globals); });
 }

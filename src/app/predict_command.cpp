@@ -91,7 +91,7 @@ void add_predict_command(CLI::App& program, const Globals& globals) {
       ->required();
   command->add_option("--output", arguments->output, "Only this output (embedding, encoded_mean, ...)");
   command->add_option("--checkpoint", arguments->checkpoint,
-                      "last, best, or the path of a checkpoint or .safetensors file");
+                      "last, best, a step, or the path of a checkpoint or .safetensors file");
   command->allow_extras();
   command->callback([arguments, command, &globals] { run_predict(*arguments, *command, globals); });
 }

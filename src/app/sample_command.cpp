@@ -115,7 +115,7 @@ void add_sample_command(CLI::App& program, const Globals& globals) {
       ->check(CLI::NonNegativeNumber);
   command->add_option("--sample-seed", arguments->generate.seed, "Seed of codes and draws");
   command->add_option("--checkpoint", arguments->checkpoint,
-                      "last, best, or the path of a checkpoint or .safetensors file");
+                      "last, best, a step, or the path of a checkpoint or .safetensors file");
   command->allow_extras();
   command->callback([arguments, command, &globals] { run_sample(*arguments, *command, globals); });
 }

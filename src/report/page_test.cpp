@@ -1,4 +1,5 @@
 #include "report/page.h"
+#include "report/parts/chart.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,6 +38,13 @@ RunPart make_part(const std::string& name, int steps) {
   part.seen = doctor::observe(part.record.steps);
   part.diagnosis = doctor::diagnose({}, part.seen, {}, {});
   return part;
+}
+
+TEST(Chart, SmallNumbersFitBesideAnAxis) {
+  const std::string svg = draw_lines({"Learning rate", "step", "learning rate", {{"", {{0, 0}, {10, 3e-4}}}}});
+  EXPECT_NE(svg.find(">1e-4<"), std::string::npos) << svg;
+  EXPECT_NE(svg.find(">0<"), std::string::npos);
+  EXPECT_EQ(svg.find(">0.000"), std::string::npos);
 }
 
 TEST(Page, NothingFromOutsideBecomesMarkup) {

@@ -61,8 +61,11 @@ ChosenWeights choose_weights(const std::filesystem::path& run, const std::string
     chosen.step = loaded->info.step;
     state = std::move(loaded->state);
   } else {
-    LoadedCheckpoint loaded = CheckpointStore::load(which);
-    chosen.path = which;
+    // A path, or the step of one of the run's own.
+    const auto step = std::filesystem::exists(which) ? std::nullopt : parse_int(which);
+    LoadedCheckpoint loaded =
+        step ? load_step(run / "checkpoints", *step, "--checkpoint " + printable(which)) : CheckpointStore::load(which);
+    chosen.path = step ? loaded.info.path : std::filesystem::path(which);
     chosen.step = loaded.info.step;
     state = std::move(loaded.state);
   }

@@ -68,13 +68,7 @@ LoadedCheckpoint load_named_checkpoint(const std::filesystem::path& run, const E
       throw CheckpointError(fmt::format("--resume best: none of the run's checkpoints has the metric '{}'.", metric));
     return CheckpointStore::load(best->path);
   }
-  std::vector<std::string> steps;
-  for (const GenerationInfo& one : there) {
-    if (std::to_string(one.step) == word) return CheckpointStore::load(one.path);
-    steps.push_back(std::to_string(one.step));
-  }
-  throw CheckpointError(
-      fmt::format("--resume {}: the run has no checkpoint of that step; there are {}.", word, join(steps, ", ")));
+  return load_step(folder, parse_int(word).value_or(-1), "--resume " + printable(word));
 }
 
 [[noreturn]] void refuse_to_start_again(const std::filesystem::path& run, const Beginning& found) {

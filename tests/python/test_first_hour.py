@@ -106,6 +106,8 @@ def test_a_recipes_paths_are_relative_to_it_and_a_runs_are_found_from_anywhere(m
     shutil.copy(mine / "mine.parquet", copy / "beside.parquet")
     (copy / "config.resolved.yaml").write_text(kept.replace(str(mine / "mine.parquet"), "beside.parquet"))
     assert json.loads(redline("--json", "eval", copy, cwd="/").stdout)["metrics"] == json.loads(one.stdout)["metrics"]
+    assert json.loads(redline("--json", "eval", copy, "--checkpoint", 3, cwd="/").stdout)["metrics"] == json.loads(one.stdout)["metrics"]
+    assert "no checkpoint of that step; there are" in redline("eval", copy, "--checkpoint", 99, cwd="/", code=4).stderr
 
 
 def test_a_missing_file_is_named_with_the_folder_that_was_searched(mine, tmp_path):

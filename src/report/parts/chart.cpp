@@ -25,6 +25,10 @@ std::string number(double value) {
   const double size = std::abs(value);
   if (size >= 1e6) return fmt::format("{:.3g}M", value / 1e6);
   if (size >= 1e4) return fmt::format("{:.3g}k", value / 1e3);
+  if (size > 0 && size < 1e-3) {  // 0.00015 would not fit beside an axis
+    const auto power = static_cast<int>(std::floor(std::log10(size) + 1e-9));
+    return fmt::format("{:.3g}e{}", value * std::pow(10.0, -power), power);
+  }
   return fmt::format("{:.4g}", value);
 }
 

@@ -1,6 +1,8 @@
 // See loading.h. Every byte is checked against the manifest on its way into the tensors.
 #include "train/checkpoint/loading.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "core/error.h"
@@ -105,6 +107,16 @@ std::vector<GenerationInfo> list_generations(const fs::path& directory, const st
     }
   }
   return list;
+}
+
+LoadedCheckpoint load_step(const fs::path& directory, int64_t step, const std::string& asked) {
+  std::vector<std::string> steps;
+  for (const GenerationInfo& one : list_generations(directory, "val_loss")) {
+    if (one.step == step) return load_checkpoint(one.path);
+    steps.push_back(std::to_string(one.step));
+  }
+  throw CheckpointError(fmt::format("{}: the run has no checkpoint of that step; there are {}.", asked,
+                                    steps.empty() ? "none" : join(steps, ", ")));
 }
 
 std::optional<GenerationInfo> best_generation(const fs::path& directory, const std::string& monitor,

@@ -31,6 +31,9 @@ std::vector<GenerationInfo> list_generations(const std::filesystem::path& direct
 std::optional<GenerationInfo> best_generation(const std::filesystem::path& directory, const std::string& monitor,
                                               const std::string& mode);
 
+// The generation of that step, whole. `asked`: what the user wrote, for the sentence that says which steps there are.
+LoadedCheckpoint load_step(const std::filesystem::path& directory, int64_t step, const std::string& asked);
+
 // "step-00000003: …/model.safetensors, block 0 (…): …; step-00000002: …. Also there: quarantine-step-00000001, …", for
 // the sentence of somebody who has found no usable one.
 std::string what_is_left(const std::filesystem::path& directory,
