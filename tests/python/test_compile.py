@@ -128,15 +128,21 @@ def test_an_environment_of_another_torch_is_refused(tmp_path):
     assert done.returncode != 0 and "whose packages LibTorch 1.2.3 cannot run" in done.stderr, done.stderr[-500:]
 
 
-def test_a_stop_does_not_wait_for_the_compiler(tmp_path):
-    """SIGTERM while a step waits for its package: the run ends with a checkpoint, the child with it, and the next run begins where this one was."""
-    run, cache = tmp_path / "run", tmp_path / "cache"
+def compiling_job(run, cache):
+    """A job of three steps that waits for its package, in the middle of the compilation."""
     job = subprocess.Popen([REDLINE, "train", *map(str, CONVNEXT), "trainer.max_steps=3", "trainer.compile=true", "--run-dir", str(run)],
                            env={**os.environ, "XDG_CACHE_HOME": str(cache)}, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
     for _ in range(600):
         if list(cache.glob("redline/steps/redline-compile-*/log")):
             break
         time.sleep(0.1)
+    return job
+
+
+def test_a_stop_does_not_wait_for_the_compiler(tmp_path):
+    """SIGTERM while a step waits for its package: the run ends with a checkpoint, the child with it, and the next run begins where this one was."""
+    run, cache = tmp_path / "run", tmp_path / "cache"
+    job = compiling_job(run, cache)
     children = children_of(job.pid)
     begin = time.time()
     job.send_signal(signal.SIGTERM)
@@ -177,12 +183,7 @@ def children_of(pid):
 
 def test_a_killed_compilation_leaves_training_alone_and_no_files(tmp_path):
     run, cache = tmp_path / "run", tmp_path / "cache"
-    job = subprocess.Popen([REDLINE, "train", *map(str, CONVNEXT), "trainer.max_steps=3", "trainer.compile=true", "--run-dir", str(run)],
-                           env={**os.environ, "XDG_CACHE_HOME": str(cache)}, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
-    for _ in range(600):
-        if list(cache.glob("redline/steps/redline-compile-*/log")):
-            break
-        time.sleep(0.1)
+    job = compiling_job(run, cache)
     for child in children_of(job.pid):
         os.kill(child, signal.SIGKILL)
     _, said = job.communicate(timeout=120)
@@ -281,7 +282,7 @@ def lss_fixture_batch():
 
 
 @SLOW
-@pytest.mark.xfail(reason="the package is refused: the statistics of one BatchNorm of its neck are 4 % off here, on no other job seen; not explained yet")
+@pytest.mark.xfail(strict=True, reason="the package is refused: the statistics of one BatchNorm of its neck are 4 % off at this size; not explained yet (docs/compile.md)")
 def test_a_probe_of_lift_splat_gives_the_reference_numbers(tmp_path, home):
     size = ["model.grid={xbound: [-32.0, 32.0, 2.0], ybound: [-24.0, 24.0, 2.0], zbound: [-4.0, 4.0, 4.0], dbound: [4.0, 28.0, 4.0]}", "model.image_size=[64,96]",
             "model.cam_channels=5", "model.neck_channels=16", "model.backbone={embed_dim: 12, depths: [1,2,1,1], num_heads: [1,2,2,4], drop_path_rate: 0.0}",
